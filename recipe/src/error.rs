@@ -1,0 +1,129 @@
+//! The one error type of the codec, and the catalogue of everything that can be wrong with a request.
+//!
+//! Every fault has a stable code, an HTTP status, a JSON path that names the field, and a message that names the limit
+//! and the value given. How an error looks on the wire is each protocol's own business (`protocol/*/error.rs`).
+
+use std::fmt;
+
+/// Something a client can correct: always one request's fault, never the process's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error(Box<Inner>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Inner {
+    code: ErrorCode,
+    path: String,
+    message: String,
+}
+
+impl Error {
+    /// An error of kind `code` at the field `path` (`messages[2].content`, empty for the whole body).
+    ///
+    /// `values` fill the `{name}` places of the code's message template.
+    pub fn new(code: ErrorCode, path: impl Into<String>, values: &[(&str, &dyn fmt::Display)]) -> Self {
+        let path = path.into();
+        let message = fill(code.template(), &path, values);
+        Self(Box::new(Inner { code, path, message }))
+    }
+
+    /// The stable code.
+    pub fn code(&self) -> ErrorCode {
+        self.0.code
+    }
+
+    /// JSON path of the field at fault, in the client's own body; empty when the body as a whole is at fault.
+    pub fn path(&self) -> &str {
+        &self.0.path
+    }
+
+    /// What is wrong, in one sentence that names field, limit and value.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// HTTP status.
+    pub fn status(&self) -> u16 {
+        self.0.code.status()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Fills a template in one pass, so that a value that looks like a place is left alone.
+fn fill(template: &str, path: &str, values: &[(&str, &dyn fmt::Display)]) -> String {
+    let mut message = String::with_capacity(template.len() + path.len() + 32);
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once('{') {
+        let Some((name, tail)) = after.split_once('}') else { break };
+        message.push_str(before);
+        match values.iter().find(|(key, _)| *key == name) {
+            _ if name == "field" => message.push_str(if path.is_empty() { "the request body" } else { path }),
+            Some((_, value)) => message.push_str(&shorten(&value.to_string())),
+            None => debug_assert!(false, "no value for {name} in {template:?}"),
+        }
+        rest = tail;
+    }
+    message.push_str(rest);
+    message
+}
+
+/// Values are shown, not echoed in full: a megabyte of text in an error helps nobody.
+fn shorten(value: &str) -> String {
+    const LIMIT: usize = 200;
+    match value.char_indices().nth(LIMIT) {
+        Some((cut, _)) => format!("{}…", &value[..cut]),
+        None => value.to_owned(),
+    }
+}
+
+macro_rules! error_codes {
+    ($($(#[$doc:meta])* $name:ident = $code:literal, $status:literal, $template:literal;)*) => {
+        /// Every kind of fault. The message templates are the catalogue printed in `docs/errors.md`.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum ErrorCode { $($(#[$doc])* $name,)* }
+
+        impl ErrorCode {
+            /// All codes, in catalogue order.
+            pub const ALL: &'static [ErrorCode] = &[$(ErrorCode::$name,)*];
+
+            /// The stable wire name.
+            pub fn as_str(self) -> &'static str {
+                match self { $(ErrorCode::$name => $code,)* }
+            }
+
+            /// HTTP status.
+            pub fn status(self) -> u16 {
+                match self { $(ErrorCode::$name => $status,)* }
+            }
+
+            /// Message with `{name}` places; `{field}` is the JSON path.
+            pub fn template(self) -> &'static str {
+                match self { $(ErrorCode::$name => $template,)* }
+            }
+        }
+    };
+}
+
+error_codes! {
+    /// The body is not JSON.
+    InvalidJson = "invalid_json", 400, "the request body is not valid JSON: {detail} at byte {offset}";
+    /// Arrays and objects are nested too deeply.
+    NestingTooDeep = "nesting_too_deep", 400, "the request body is nested deeper than {limit} levels at byte {offset}";
+    /// A required field is absent.
+    MissingField = "missing_field", 400, "{field} is required";
+    /// A field has the wrong JSON type.
+    InvalidType = "invalid_type", 400, "{field} must be {expected}, not {found}";
+    /// A number is outside its range.
+    OutOfRange = "out_of_range", 400, "{field} must be {expected}, not {found}";
+    /// A string is not one of the known words.
+    UnknownValue = "unknown_value", 400, "{field} must be one of {expected}, not {found}";
+    /// The model is not served.
+    ModelNotFound = "model_not_found", 404, "the model {found} does not exist; available: {expected}";
+}

@@ -1,0 +1,5 @@
+//! Model output → events: one parser for every way the tokens may arrive.
+
+mod options;
+
+pub use options::{InitialStage, ParsingOptions, QuotedCalls};
