@@ -99,6 +99,7 @@ impl Machine {
     /// Reports the end of a call that started, and shows the prose in it.
     pub(super) fn end_call(&mut self, index: usize, complete: bool) {
         self.push_step(Step::Event(Event::CallEnd { index, complete }));
+        self.lead = false;
         let deferred = std::mem::take(&mut self.deferred);
         for (bytes, at) in deferred.segments() {
             self.content(bytes, at);

@@ -40,14 +40,8 @@ pub(super) struct Broken {
 
 /// Padding has no place in prompts, so it is no [`Special`].
 const PADDING: &str = "<｜▁pad▁｜>";
-const HIDDEN: [Special; 6] = [
-    Special::Bos,
-    Special::Eos,
-    Special::User,
-    Special::Assistant,
-    Special::System,
-    Special::LatestReminder,
-];
+const HIDDEN: [Special; 6] =
+    [Special::Bos, Special::Eos, Special::User, Special::Assistant, Special::System, Special::LatestReminder];
 
 #[derive(Debug)]
 struct Pattern {
@@ -153,11 +147,6 @@ impl Lexer {
         text.extend(self.pending.drain(..self.pending.len() - kept));
         self.reset();
         before.map(|(mark, length)| (mark, length + self.dsml.len()))
-    }
-
-    /// Spelling of the DSML mark.
-    pub(super) fn dsml_spelling(&self) -> &str {
-        &self.dsml
     }
 
     /// Spelling of a mark of `length` bytes.

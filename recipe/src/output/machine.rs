@@ -113,6 +113,8 @@ pub(super) struct Machine {
     pub(super) calls: usize,
     /// Length of the mark being read, if it is to be read again when what it stands in turns out to be text.
     pub(super) kept: usize,
+    /// How the answer ends, because a call was cut.
+    pub(super) cut: Option<FinishReason>,
     pub(super) is_finished: bool,
     /// Offset at which the reasoning ended.
     pub(super) reasoning_end: Option<u64>,
@@ -150,6 +152,7 @@ impl Machine {
             cursor: 0,
             calls: 0,
             kept: 0,
+            cut: None,
             is_finished: false,
             reasoning_end: None,
         }
@@ -240,7 +243,9 @@ impl Machine {
         match self.state {
             State::Tag(..) => 0,
             State::Value(_) | State::Object(_) => until(bytes, is_mark),
-            State::Prose if self.gate.is_open() || !self.is_live() => until(bytes, |byte| is_mark(byte) || byte == b'\n'),
+            State::Prose if self.gate.is_open() || !self.is_live() => {
+                until(bytes, |byte| is_mark(byte) || byte == b'\n')
+            }
             State::Prose if !self.gate.is_idle() || self.prose.newlines > 0 => 0,
             State::Prose => {
                 let starts = self.gate.starts();
@@ -361,8 +366,13 @@ impl Machine {
             return;
         }
         let Some(sequence) = self.gate.push(bytes, at, text_run(&mut self.steps)) else { return };
-        let reason = if self.calls > 0 { FinishReason::ToolCalls } else { FinishReason::Stop };
-        let finish = Finish { reason, stop_sequence: Some(sequence.to_owned()) };
+        let finish = match self.cut {
+            Some(reason) => Finish { reason, stop_sequence: None },
+            None if self.calls > 0 => {
+                Finish { reason: FinishReason::ToolCalls, stop_sequence: Some(sequence.to_owned()) }
+            }
+            None => Finish { reason: FinishReason::Stop, stop_sequence: Some(sequence.to_owned()) },
+        };
         self.steps.push(Step::Event(Event::Finish(finish)));
         self.is_finished = true;
     }

@@ -128,7 +128,8 @@ impl OutputParser {
             OutputPiece::Special(special, spelling) => {
                 self.flush_hold();
                 let start = self.entered();
-                let is_shown = matches!(special, OutputSpecial::ThinkingEnd | OutputSpecial::Dsml | OutputSpecial::Visible);
+                let is_shown =
+                    matches!(special, OutputSpecial::ThinkingEnd | OutputSpecial::Dsml | OutputSpecial::Visible);
                 let length = if is_shown { spelling.len() as u64 } else { 0 };
                 self.add_token(start, start + length, id, logprob);
                 self.special(special, spelling);
@@ -155,9 +156,10 @@ impl OutputParser {
             return;
         }
         self.flush_hold();
-        self.release_lexer();
+        let mut pending = Vec::new();
+        self.lexer.release(&mut pending);
         if !self.machine.is_finished {
-            self.machine.finish(reason);
+            self.machine.finish(reason, &pending);
         }
         self.drain(events);
     }

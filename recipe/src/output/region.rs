@@ -85,8 +85,8 @@ impl Machine {
             calls: self.calls,
             fence: self.fence.clone(),
         });
+        self.lead |= self.is_reasoning();
         self.stage = Stage::Content;
-        self.lead = false;
     }
 
     /// Notes bytes in all regions.
