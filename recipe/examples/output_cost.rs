@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release -p recipe --example output_cost`
 
+#![allow(clippy::print_stdout, clippy::cast_precision_loss, clippy::format_collect, reason = "an example prints")]
+
 use std::hint::black_box;
 use std::time::Duration;
 
@@ -94,7 +96,7 @@ fn whole(parser: &mut OutputParser, output: &str, events: &mut Vec<Event>) {
 fn pieces(parser: &mut OutputParser, output: &str, events: &mut Vec<Event>) {
     let mut rest = output;
     while !rest.is_empty() {
-        let end = (rest.len().min(4)..).find(|&end| rest.is_char_boundary(end)).unwrap_or(rest.len());
+        let end = (rest.len().min(4)..=rest.len()).find(|&end| rest.is_char_boundary(end)).unwrap_or(rest.len());
         let (piece, later) = rest.split_at(end);
         parser.push_text(piece, 1, events);
         events.clear();

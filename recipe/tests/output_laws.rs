@@ -1,5 +1,7 @@
 //! Laws of the output parser, on outputs made of fragments of markup.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod output_support;
 
 use std::collections::HashSet;

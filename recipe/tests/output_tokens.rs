@@ -1,5 +1,7 @@
 //! Answers that come as tokens: control tokens, broken characters, counts, log probabilities.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod output_support;
 
 use output_support::{Token, options as bare_options, read_pieces, read_tokens, spelled, thinking, tokens};

@@ -5,8 +5,9 @@
 
 use std::collections::HashSet;
 
-use super::machine::{Block, Machine, Origin, Step};
+use super::machine::{Block, Machine, Origin};
 use super::region::{HOLD_LIMIT, Mode};
+use super::sink::Step;
 use super::tag::Tag;
 use crate::event::Event;
 

@@ -3,8 +3,9 @@
 //! Owns no state of its own. A call that was cut keeps the arguments it has, a prefix of JSON; an opener that was cut is
 //! dropped if the backend cut it, else it is text.
 
-use super::machine::{Block, Machine, Origin, State, Step, append_text};
+use super::machine::{Block, Machine, Origin, State};
 use super::region::Mode;
+use super::sink::{Step, append_text};
 use super::tag::{Tag, Word};
 use crate::event::{BackendFinish, Event, Finish, FinishReason};
 

@@ -10,7 +10,7 @@ use super::values::{Object, Value};
 
 impl Machine {
     pub(super) fn mark_in_prose(&mut self, mark: Mark, spelling: &[u8]) -> Handled {
-        let in_json = self.regions.is_empty() && self.json.as_ref().is_some_and(|json| json.is_inside());
+        let in_json = self.regions.is_empty() && self.json.as_ref().is_some_and(super::json_mode::JsonMode::is_inside);
         match mark {
             _ if in_json => self.prose_text(spelling, self.cursor),
             Mark::ThinkingStart if self.is_reasoning() => {}
@@ -60,7 +60,7 @@ impl Machine {
             return Handled::Again;
         }
         if mark == Mark::Close || mark == Mark::Open && !object.is_in_string() {
-            self.end_object(object);
+            self.end_object(&object);
             return Handled::Again;
         }
         self.state = State::Object(object);

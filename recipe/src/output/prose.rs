@@ -89,7 +89,7 @@ impl Machine {
                 }
                 return;
             }
-            if bytes == b"{" && self.invoke.as_ref().is_some_and(|invoke| invoke.is_unread()) {
+            if bytes == b"{" && self.invoke.as_ref().is_some_and(super::calls::Invoke::is_unread) {
                 return self.begin_object(bytes, at);
             }
             if self.refuses_prose() {

@@ -2,7 +2,7 @@
 //!
 //! `§` in an output stands for the DSML mark `｜DSML｜`.
 
-#![allow(dead_code, unreachable_pub, missing_docs, reason = "each test file uses its part")]
+#![allow(dead_code, unreachable_pub, missing_docs, clippy::unwrap_used, reason = "tests; each file uses its part")]
 
 use recipe::event::{BackendFinish, Event, FinishReason, TokenCounts, TokenLogprob};
 use recipe::output::{InitialStage, OutputParser, OutputPiece, OutputSpecial, ParsingOptions};
