@@ -436,3 +436,41 @@ fn text_is_not_delayed_by_what_follows_it() {
         assert!(matches!(&events[..], [recipe::event::Event::Text(delta)] if delta.text == shown), "{events:?}");
     }
 }
+
+/// Reads a long output whole and in two pieces, cut at a few places.
+fn read_long(options: &ParsingOptions, output: &str) -> output_support::Folded {
+    let output = spelled(output);
+    let whole = output_support::read_pieces(options, [output.as_str()], BackendFinish::Stop);
+    for place in [100, 1 << 16, 1 << 17, (1 << 17) + 1, 1 << 20, (1 << 20) + 40, output.len() - 60] {
+        let Some(place) = (place..output.len()).find(|&place| output.is_char_boundary(place)) else { continue };
+        let halves = output_support::read_pieces(options, [&output[..place], &output[place..]], BackendFinish::Stop);
+        assert!(whole == halves, "split at {place}");
+    }
+    whole
+}
+
+#[test]
+fn what_is_held_is_bounded() {
+    let long = "1234567 ".repeat((1 << 17) + 9);
+    let call = |string: &str| block(&invoke("f", &parameter("a", string, &long)));
+    let arguments = format!("{{\"a\": \"{long}\"}}");
+    assert_eq!(read_long(&options(), &call("false")).calls[0].arguments, arguments, "a value that is not JSON");
+    let number = format!("[{}0]", "1,".repeat(1 << 19));
+    let folded = read_long(&options(), &block(&invoke("f", &parameter("a", "false", &number))));
+    assert_eq!(folded.calls[0].arguments, format!("{{\"a\": \"{number}\"}}"), "JSON past the limit");
+    let mention = format!("<§tool_calls> {long}");
+    assert_eq!(shortened(&read_long(&options(), &mention).content), mention);
+    let (mut parser, mut events) = (recipe::output::OutputParser::new(options()), Vec::new());
+    parser.push_text(&spelled(&mention), 1, &mut events);
+    assert!(!events.is_empty(), "text past the limit is not held");
+    let folded = read_long(&options(), &format!("```\n{}\n```\n", call("true")));
+    assert_eq!(folded.calls[0].arguments, arguments, "a fenced block past the limit");
+    let folded = read_long(&thinking(), &format!("a\n{}", call("true")));
+    assert_eq!((folded.reasoning.as_str(), folded.calls[0].arguments == arguments), ("a", true));
+    let folded = read_long(&options(), &block(&invoke("f", &format!("{{\"a\": \"{long}\"}}"))));
+    assert_eq!((folded.calls[0].arguments.as_str(), folded.content.len()), ("{}", 1 << 20), "an object past the limit");
+    let json = ParsingOptions { parse_json_output: true, ..options() };
+    assert_eq!(read_long(&json, &format!("{long}{{}}")).content, format!("{long}{{}}"), "prose past the limit");
+    let tag = format!("<§invoke name=\"{long}\">");
+    assert_eq!(shortened(&read_long(&options(), &tag).content), tag);
+}
