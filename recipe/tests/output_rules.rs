@@ -202,6 +202,8 @@ fn closing() {
     ] {
         check(&options(), &[(&format!("{open}{rest}"), &format!(" |  | {expected} | tool_calls"))]);
     }
+    let remainder = "y</§parameter>\n<§parameter name=\"b\" string=\"true\">z</§parameter>\n</§invoke>";
+    check(&options(), &[(&format!("{open}</§tool_calls>{remainder}"), " | yz | f{\"a\": \"x\"} | tool_calls")]);
     check(&options(), &[(&format!("{open}</§tool_calls>after"), " | after | f{\"a\": \"x\"} | tool_calls")]);
 }
 
@@ -253,6 +255,10 @@ fn around_blocks() {
                 "use <§invoke name=\"f\"> so\n<§invoke name=\"f\">\n</§invoke>",
                 " | use <§invoke name=\"f\"> so | f{} | tool_calls",
             ),
+            ("a<\n<§ b\n\n", " | a<\n<§ b\n\n |  | stop"),
+            ("<§tool_calls> a</think>b", " | <§tool_calls> ab |  | stop"),
+            ("<§tool_calls>\n<§invoke name=\"f\">\n</§invoke>\n</§functions>\nb <", " | \nb < | f{} | tool_calls"),
+            ("<§tool_calls>\n<§invoke name=\"f\">\n</§invoke>\nb <", " | \nb < | f{} | tool_calls"),
             ("<|DSML|tool_calls>", " | <|DSML|tool_calls> |  | stop"),
         ],
     );
@@ -330,6 +336,7 @@ fn stop_sequences() {
         (&["\n"], "a\n<§tool_calls>", " | a |  | Stop at \"\\n\""),
         (&["<｜"], "a<§tool_calls>", " | a |  | Stop at \"<｜\""),
         (&["foo"], "a <§foo>\nfoo", " | a <§ |  | Stop at \"foo\""),
+        (&["\n<"], "<§x\n<§invoke name=\"f\"></§invoke>", " | <§x |  | Stop at \"\\n<\""),
         (&["> <"], "a <§b> <§tool_calls>", " | a <§b |  | Stop at \"> <\""),
         (&["", "x"], "ax", " | a |  | Stop at \"x\""),
         (&["end"], "<§invoke name=\"f\">\nen</§invoke>d", " | end |  | stop"),
@@ -338,6 +345,8 @@ fn stop_sequences() {
     }
     let call = block(&invoke("f", &parameter("a", "true", "STOP")));
     check(&with_stops(&["STOP"]), &[(&format!("{call}aSTOPb"), " | a | f{\"a\": \"STOP\"} | ToolCalls at \"STOP\"")]);
+    let folded = read(&with_stops(&["STOP"]), &format!("ST{call}OP"), BackendFinish::Stop);
+    assert_eq!((folded.content.as_str(), folded.order.as_str()), ("STOP", "tct"));
     let reasoning = ParsingOptions { initial_stage: InitialStage::ReasoningStart, ..with_stops(&["STOP"]) };
     check(&reasoning, &[("aSTOPb</think>cSTOPd", "aSTOPb | c |  | Stop at \"STOP\"")]);
     let sixteen: Vec<String> = (0..16).map(|index| format!("{}{index:x}!", "ab".repeat(index))).collect();
@@ -353,6 +362,7 @@ fn cut_output() {
         (Length, "Hi\n\n<§to", " | Hi |  | length"),
         (ContentFilter, "Hi\n\n<§tool_calls>", " | Hi |  | content_filter"),
         (Unknown, "Hi\n\n<§tool_calls>\n<§i", " | Hi\n\n<§tool_calls>\n<§i |  | stop"),
+        (Stop, "Hi\n\n<§tool_calls>\n", " | Hi\n\n<§tool_calls>\n |  | stop"),
         (Stop, "Hi\n\n<§tool_calls>\n<§invoke nam", " | Hi\n\n<§tool_calls>\n<§invoke nam |  | stop"),
         (Length, "Hi <§is spec", " | Hi <§is spec |  | length"),
         (Length, "Hi\n\n<", " | Hi\n\n< |  | length"),
