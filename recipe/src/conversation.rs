@@ -158,6 +158,8 @@ pub enum Part<'a> {
     Text(Cow<'a, str>),
     /// A place for an image.
     Image(ImageSource<'a>),
+    /// An image that was given without a place; it is listed with the others and prints nothing.
+    UnplacedImage(ImageSource<'a>),
 }
 
 /// Between two parts of one content, and between two messages that merge into one.
@@ -181,14 +183,18 @@ impl<'a> Content<'a> {
 
     /// Whether it would print nothing.
     pub fn is_empty(&self) -> bool {
-        self.0.iter().all(|part| matches!(part, Part::Text(text) if text.is_empty()))
+        self.0.iter().all(|part| match part {
+            Part::Text(text) => text.is_empty(),
+            Part::Image(_) => false,
+            Part::UnplacedImage(_) => true,
+        })
     }
 
     /// The texts, images left out.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|part| match part {
             Part::Text(text) => Some(text.as_ref()),
-            Part::Image(_) => None,
+            Part::Image(_) | Part::UnplacedImage(_) => None,
         })
     }
 }
