@@ -68,6 +68,19 @@ pub enum Message<'a> {
     },
 }
 
+impl<'a> Message<'a> {
+    /// What the message says.
+    pub fn content(&self) -> &Content<'a> {
+        match self {
+            Message::System { content, .. }
+            | Message::User { content }
+            | Message::Tool { content, .. }
+            | Message::LatestReminder { content } => content,
+            Message::Assistant(turn) => &turn.content,
+        }
+    }
+}
+
 /// A turn of the model.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct AssistantMessage<'a> {
@@ -216,6 +229,20 @@ pub struct ImageSource<'a> {
     pub path: String,
 }
 
+impl ImageSource<'_> {
+    /// A copy that borrows nothing.
+    pub fn into_owned(self) -> ImageSource<'static> {
+        let own = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        let data = match self.data {
+            ImageData::Url(url) => ImageData::Url(own(url)),
+            ImageData::Base64 { media_type, data } => {
+                ImageData::Base64 { media_type: own(media_type), data: own(data) }
+            }
+        };
+        ImageSource { data, detail: self.detail, path: self.path }
+    }
+}
+
 /// The image itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ImageData<'a> {
@@ -248,5 +275,12 @@ impl Conversation<'_> {
     /// Whether tools are shown and calls are read: some are declared and the choice is not "none".
     pub fn uses_tools(&self) -> bool {
         !self.tools.is_empty() && self.tool_choice != ToolChoice::None
+    }
+
+    /// Whether `word` (ASCII, any case) occurs in the content of a message, within one part.
+    pub fn says(&self, word: &str) -> bool {
+        let occurs =
+            |text: &str| text.as_bytes().windows(word.len()).any(|window| window.eq_ignore_ascii_case(word.as_bytes()));
+        self.messages.iter().any(|message| message.content().texts().any(occurs))
     }
 }

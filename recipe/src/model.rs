@@ -100,3 +100,9 @@ impl Version {
         Arc::clone(tokenizer)
     }
 }
+
+impl std::fmt::Debug for Tokenizer {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Tokenizer({} ids)", self.vocabulary_size())
+    }
+}

@@ -265,6 +265,7 @@ macro_rules! wire_object {
 
         impl<$life> $crate::wire::Wire<$life> for $name<$life> {
             fn read(node: $crate::wire::Node<'_, $life>) -> Result<Self, $crate::error::Error> {
+                node.object()?;
                 Ok(Self {
                     $($field: node.member($crate::wire::wire_object!(@key $field $($key)?))?,)*
                     _body: std::marker::PhantomData,
@@ -272,22 +273,11 @@ macro_rules! wire_object {
             }
 
             fn schema() -> $crate::json::Value<'static> {
-                let mut required = Vec::new();
-                let mut properties: Vec<(&'static str, $crate::json::Value<'static>)> = Vec::new();
-                $({
-                    let key = $crate::wire::wire_object!(@key $field $($key)?);
-                    let description = concat!("" $(, $field_doc)*).trim();
-                    if <$type as $crate::wire::Wire<'_>>::absent().is_none() {
-                        required.push($crate::json::Value::from(key));
-                    }
-                    let schema = <$type as $crate::wire::Wire<'_>>::schema();
-                    properties.push((key, $crate::wire::described(schema, description)));
-                })*
-                $crate::wire::schema_object([
-                    ("type", "object".into()),
-                    ("properties", $crate::json::Value::Object(properties.into_iter().collect())),
-                    ("required", $crate::json::Value::Array(required)),
-                ])
+                $crate::wire::schema_of_members(vec![$((
+                    $crate::wire::wire_object!(@key $field $($key)?),
+                    <$type as $crate::wire::Wire<'_>>::absent().is_none(),
+                    $crate::wire::described(<$type as $crate::wire::Wire<'_>>::schema(), concat!("" $(, $field_doc)*)),
+                ),)*])
             }
         }
     };
@@ -357,9 +347,26 @@ impl<'v> Node<'_, 'v> {
     }
 }
 
+/// The schema of an object from its members: name, whether it is required, schema.
+pub(crate) fn schema_of_members(members: Vec<(&'static str, bool, Value<'static>)>) -> Value<'static> {
+    let required = members.iter().filter(|(_, required, _)| *required).map(|(key, ..)| Value::from(*key)).collect();
+    let properties = members.into_iter().map(|(key, _, schema)| (key, schema)).collect();
+    schema_object([
+        ("type", "object".into()),
+        ("properties", Value::Object(properties)),
+        ("required", Value::Array(required)),
+    ])
+}
+
 /// Adds a description to a schema.
 pub(crate) fn described(schema: Value<'static>, description: &'static str) -> Value<'static> {
-    with_members(schema, [("description", Value::from(description))].into_iter().filter(|_| !description.is_empty()))
+    match schema {
+        Value::Object(object) => {
+            let description = ("description".into(), Value::from(description.trim()));
+            Value::Object(object.into_iter().chain([description]).collect())
+        }
+        other => other,
+    }
 }
 
 /// Adds the member that tells a variant of a tagged object apart.
@@ -378,16 +385,4 @@ pub(crate) fn tagged(schema: Value<'static>, tag: &'static str, word: &'static s
         (_, value) => (key, value),
     });
     Value::Object(members.collect())
-}
-
-fn with_members(
-    schema: Value<'static>,
-    members: impl Iterator<Item = (&'static str, Value<'static>)>,
-) -> Value<'static> {
-    match schema {
-        Value::Object(object) => {
-            Value::Object(object.into_iter().chain(members.map(|(key, value)| (key.into(), value))).collect())
-        }
-        other => other,
-    }
 }

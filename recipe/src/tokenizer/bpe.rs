@@ -1,10 +1,9 @@
 //! Byte-level byte pair encoding of one pre-token at a time.
 //!
-//! Owns: the token bytes, the word table, the pair table and the merge order (lowest rank first, leftmost among
-//! equals). Must not know: where pre-tokens come from, added tokens, JSON.
-//! Cost: a pre-token that is an entry is one hash probe. Others merge: quadratic on the stack up to [`SHORT`] bytes,
-//! where that is fastest, with a heap in O(n log n) beyond. Both tables are fixed once built and their probe chains
-//! depend on the vocabulary only, so no text can make them slow.
+//! Owns: the pair table and the merge order: lowest rank first, leftmost among equals. Must not know: token bytes,
+//! where pre-tokens come from, added tokens, JSON.
+//! Cost: quadratic on the stack up to [`SHORT`] bytes, where that is fastest, with a heap in O(n log n) beyond. The
+//! pair table is fixed once built and its probe chains depend on the vocabulary only, so no text can make it slow.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,145 +12,24 @@ use std::collections::BinaryHeap;
 const SHORT: usize = 64;
 /// Rank of a pair that does not merge.
 const NO_RANK: u32 = u32::MAX;
+/// Spreads pair keys over the table.
+const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Bits of a token id inside a pair slot.
 const ID_BITS: u32 = 20;
 /// Bits of a merge rank inside a pair slot.
 const RANK_BITS: u32 = 24;
+const RANK_MASK: u64 = (1 << RANK_BITS) - 1;
 /// One more than the highest token id that a pair slot holds; the all-ones id is part of the empty slot.
 pub(super) const MAXIMUM_ENTRIES: usize = (1 << ID_BITS) - 1;
 /// Most merges that a pair slot can number.
 pub(super) const MAXIMUM_MERGES: usize = (1 << RANK_BITS) - 1;
 
 /// One merge: its two parts and what they become. Its rank is its place in the list.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Merge {
     pub(super) left: u32,
     pub(super) right: u32,
     pub(super) merged: u32,
-}
-
-/// Bytes of every token that stands for text, by id. An empty entry is an id that has none.
-#[derive(Default)]
-pub(super) struct TokenBytes {
-    bytes: Vec<u8>,
-    ends: Vec<u32>,
-}
-
-impl TokenBytes {
-    /// Adds the entry of the next id. `None` when all entries together pass 4 GiB.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Option<()> {
-        self.bytes.extend_from_slice(bytes);
-        self.ends.push(u32::try_from(self.bytes.len()).ok()?);
-        Some(())
-    }
-
-    /// Bytes of `id`, or `None` when it stands for no text.
-    #[inline]
-    pub(super) fn get(&self, id: u32) -> Option<&[u8]> {
-        let id = id as usize;
-        let end = *self.ends.get(id)?;
-        let start = id.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
-        self.bytes.get(start as usize..end as usize).filter(|bytes| !bytes.is_empty())
-    }
-
-    /// Number of ids, those without bytes included.
-    pub(super) fn len(&self) -> usize {
-        self.ends.len()
-    }
-}
-
-/// Hash table from whole words to token ids: open addressing, half full at most.
-pub(super) struct WordTable {
-    slots: Vec<WordSlot>,
-    mask: usize,
-}
-
-#[derive(Clone, Copy)]
-struct WordSlot {
-    key: u64,
-    length: u32,
-    /// `u32::MAX` in an empty slot.
-    id: u32,
-}
-
-impl WordTable {
-    /// Table of the given ids, which all have bytes.
-    pub(super) fn new(tokens: &TokenBytes, ids: impl Iterator<Item = u32>) -> Self {
-        let size = (tokens.len() * 2).next_power_of_two();
-        let empty = WordSlot { key: 0, length: 0, id: u32::MAX };
-        let mut table = Self { slots: vec![empty; size], mask: size - 1 };
-        for id in ids {
-            if let Some(word) = tokens.get(id) {
-                let key = word_key(word);
-                table.insert(WordSlot { key, length: word.len() as u32, id });
-            }
-        }
-        table
-    }
-
-    #[inline]
-    fn start(&self, key: u64, length: u32) -> usize {
-        mix(key, u64::from(length)) as usize & self.mask
-    }
-
-    fn insert(&mut self, new: WordSlot) {
-        let mut position = self.start(new.key, new.length);
-        while let Some(slot) = self.slots.get_mut(position) {
-            if slot.id == u32::MAX {
-                *slot = new;
-                return;
-            }
-            position = (position + 1) & self.mask;
-        }
-    }
-
-    /// Id of `word`.
-    #[inline]
-    pub(super) fn find(&self, tokens: &TokenBytes, word: &[u8]) -> Option<u32> {
-        let key = word_key(word);
-        let length = u32::try_from(word.len()).ok()?;
-        let mut position = self.start(key, length);
-        loop {
-            let slot = self.slots.get(position)?;
-            if slot.id == u32::MAX {
-                return None;
-            }
-            let same = slot.key == key && slot.length == length;
-            if same && (word.len() <= EXACT_KEY || tokens.get(slot.id) == Some(word)) {
-                return Some(slot.id);
-            }
-            position = (position + 1) & self.mask;
-        }
-    }
-}
-
-/// Longest word whose key and length say all of it.
-const EXACT_KEY: usize = 8;
-const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
-
-#[inline]
-fn mix(state: u64, value: u64) -> u64 {
-    let product = u128::from(state ^ value.rotate_left(32)) * u128::from(MULTIPLIER);
-    (product as u64) ^ ((product >> 64) as u64)
-}
-
-/// The bytes of a short word, a hash of a longer one. Reads that overlap spare a loop over single bytes.
-#[inline]
-fn word_key(word: &[u8]) -> u64 {
-    if word.len() > EXACT_KEY {
-        return long_word_key(word);
-    }
-    if let (Some(head), Some(tail)) = (word.first_chunk::<4>(), word.last_chunk::<4>()) {
-        return u64::from(u32::from_le_bytes(*head)) << 32 | u64::from(u32::from_le_bytes(*tail));
-    }
-    word.iter().fold(0, |key, &byte| key << 8 | u64::from(byte))
-}
-
-#[inline]
-fn long_word_key(word: &[u8]) -> u64 {
-    let (chunks, _) = word.as_chunks::<8>();
-    let tail = word.last_chunk::<8>().map_or(0, |tail| u64::from_le_bytes(*tail));
-    chunks.iter().fold(mix(MULTIPLIER, tail), |state, chunk| mix(state, u64::from_le_bytes(*chunk)))
 }
 
 /// Hash table from token pairs to merge ranks: left id, right id and rank share one word.
@@ -174,7 +52,7 @@ impl PairTable {
 
     #[inline]
     fn start(&self, key: u64) -> usize {
-        (key.wrapping_mul(MULTIPLIER) >> self.shift) as usize
+        usize::try_from(key.wrapping_mul(MULTIPLIER) >> self.shift).unwrap_or(0)
     }
 
     fn insert(&mut self, left: u32, right: u32, rank: u64) {
@@ -199,7 +77,7 @@ impl PairTable {
         let mut position = self.start(key);
         while let Some(&slot) = self.slots.get(position) {
             if slot >> RANK_BITS == key {
-                return (slot & u64::from(u32::MAX >> (32 - RANK_BITS))) as u32;
+                return u32::try_from(slot & RANK_MASK).unwrap_or(NO_RANK);
             }
             if slot == u64::MAX {
                 break;
@@ -222,12 +100,12 @@ pub(super) struct Encoder {
 
 impl Encoder {
     /// Encoder of the given merges. Ids are below [`MAXIMUM_ENTRIES`], merges at most [`MAXIMUM_MERGES`].
-    pub(super) fn new(byte_ids: [u32; 256], merges: &[Merge]) -> Self {
-        let merged = merges.iter().map(|merge| merge.merged).collect();
+    pub(super) fn new(byte_ids: &[u32; 256], merges: &[Merge]) -> Self {
         let pairs = PairTable::new(merges);
         let byte_pairs = byte_ids.iter().flat_map(|&left| byte_ids.iter().map(move |&right| (left, right)));
         let byte_pairs = byte_pairs.map(|(left, right)| pairs.rank(left, right)).collect();
-        Self { byte_ids, byte_pairs, pairs, merged }
+        let merged = merges.iter().map(|step| step.merged).collect();
+        Self { byte_ids: *byte_ids, byte_pairs, pairs, merged }
     }
 
     #[inline]
@@ -245,48 +123,41 @@ impl Encoder {
         if word.len() <= SHORT { self.merge_short(word, out) } else { self.merge_long(word, out) }
     }
 
-    /// Finds the lowest rank by looking at all of them. A token keeps the place of its first byte; a bit for each
-    /// place says whether a token begins there.
+    /// Finds the lowest rank by looking at all of them; closes the gap by moving the rest down.
     fn merge_short(&self, word: &[u8], out: &mut Vec<u32>) {
-        let mut ids = [0; SHORT];
-        let mut ranks = [NO_RANK; SHORT];
-        for (id, &byte) in ids.iter_mut().zip(word) {
+        let mut id_space = [0; SHORT];
+        let mut rank_space = [NO_RANK; SHORT];
+        for (id, &byte) in id_space.iter_mut().zip(word) {
             *id = self.byte_id(byte);
         }
-        for (rank, &[left, right]) in ranks.iter_mut().zip(word.array_windows()) {
+        let mut length = word.len();
+        for (rank, &[left, right]) in rank_space.iter_mut().zip(word.array_windows()) {
             *rank = self.byte_pair_rank(left, right);
         }
-        let id_at = |ids: &[u32; SHORT], at: u32| ids.get(at as usize).copied().unwrap_or(0);
-        let mut begins = low_bits(word.len());
         loop {
-            let in_use = ranks.get(..word.len()).unwrap_or_default();
-            let lowest = in_use.iter().copied().min().unwrap_or(NO_RANK);
+            let ids = id_space.get_mut(..length).unwrap_or_default();
+            let ranks = rank_space.get_mut(..length).unwrap_or_default();
+            let lowest = ranks.iter().copied().min().unwrap_or(NO_RANK);
             if lowest == NO_RANK {
-                break;
+                out.extend_from_slice(ids);
+                return;
             }
-            let at = in_use.iter().position(|&rank| rank == lowest).unwrap_or(0);
+            let at = ranks.iter().position(|&rank| rank == lowest).unwrap_or(0);
+            ids.copy_within(at + 1.., at);
+            ranks.copy_within(at + 1.., at);
+            length -= 1;
             let merged = self.merged.get(lowest as usize).copied().unwrap_or(0);
-            let after = begins & !low_bits(at + 1);
-            begins ^= after & after.wrapping_neg();
-            if let (Some(id), Some(rank)) = (ids.get_mut(at), ranks.get_mut(after.trailing_zeros() as usize)) {
+            let following = if at + 1 < length { ids.get(at + 1).copied() } else { None };
+            let before = at.checked_sub(1).and_then(|before| ids.get(before)).copied();
+            if let Some(id) = ids.get_mut(at) {
                 *id = merged;
-                *rank = NO_RANK;
             }
-            let after = begins & !low_bits(at + 1);
-            let following = (after != 0).then(|| id_at(&ids, after.trailing_zeros()));
             if let Some(rank) = ranks.get_mut(at) {
                 *rank = following.map_or(NO_RANK, |following| self.pairs.rank(merged, following));
             }
-            if let Some(before) = (begins & low_bits(at)).checked_ilog2() {
-                let left = id_at(&ids, before);
-                if let Some(rank) = ranks.get_mut(before as usize) {
-                    *rank = self.pairs.rank(left, merged);
-                }
+            if let (Some(before), Some(rank)) = (before, ranks.get_mut(at.wrapping_sub(1))) {
+                *rank = self.pairs.rank(before, merged);
             }
-        }
-        while begins != 0 {
-            out.push(id_at(&ids, begins.trailing_zeros()));
-            begins &= begins - 1;
         }
     }
 
@@ -310,12 +181,6 @@ impl Encoder {
         }
         list.append_to(out);
     }
-}
-
-/// A word with the lowest `count` bits set; all of them from 64 on.
-#[inline]
-fn low_bits(count: usize) -> u64 {
-    u32::try_from(count).ok().and_then(|count| 1_u64.checked_shl(count)).map_or(u64::MAX, |bit| bit - 1)
 }
 
 /// Ids in a doubly linked list inside one vector; a node keeps its place, the place of its first byte.
@@ -367,5 +232,58 @@ impl LinkedIds {
 
     fn append_to(&self, out: &mut Vec<u32>) {
         out.extend(self.nodes.iter().filter_map(|node| node.id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Encoder, Merge, SHORT};
+    use proptest::prelude::*;
+
+    /// The rule itself: merge the leftmost pair of the lowest rank until no pair merges.
+    fn by_the_rule(merges: &[Merge], word: &[u8]) -> Vec<u32> {
+        let mut ids: Vec<u32> = word.iter().map(|&byte| u32::from(byte)).collect();
+        loop {
+            let found = merges.iter().find_map(|merge| {
+                let at = ids.array_windows().position(|&[left, right]| (left, right) == (merge.left, merge.right))?;
+                Some((at, merge.merged))
+            });
+            let Some((at, merged)) = found else { return ids };
+            ids.splice(at..at + 2, [merged]);
+        }
+    }
+
+    /// Merges that build on each other, in any order of rank.
+    fn merges() -> impl Strategy<Value = Vec<Merge>> {
+        proptest::collection::vec((0_usize..30, 0_usize..30), 1..30).prop_flat_map(|parts| {
+            let mut ids: Vec<u32> = (97..100).collect();
+            let mut merges: Vec<Merge> = Vec::new();
+            for ((left, right), merged) in parts.into_iter().zip(256..) {
+                let (left, right) = (ids[left % ids.len()], ids[right % ids.len()]);
+                if merges.iter().all(|merge| (merge.left, merge.right) != (left, right)) {
+                    merges.push(Merge { left, right, merged });
+                    ids.push(merged);
+                }
+            }
+            Just(merges).prop_shuffle()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn both_mergers_follow_the_rule(merges in merges(), word in "[abc]{0,64}") {
+            let mut byte_ids = [0; 256];
+            for (id, byte) in byte_ids.iter_mut().zip(0..) {
+                *id = byte;
+            }
+            let encoder = Encoder::new(&byte_ids, &merges);
+            let expected = by_the_rule(&merges, word.as_bytes());
+            let (mut short, mut long) = (Vec::new(), Vec::new());
+            prop_assert!(word.len() <= SHORT);
+            encoder.merge_short(word.as_bytes(), &mut short);
+            encoder.merge_long(word.as_bytes(), &mut long);
+            prop_assert_eq!(&short, &expected);
+            prop_assert_eq!(&long, &expected);
+        }
     }
 }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::added::{AddedToken, AddedTokens};
-use super::bpe::{Encoder, MAXIMUM_ENTRIES, MAXIMUM_MERGES, Merge, TokenBytes, WordTable};
+use super::bpe::{Encoder, MAXIMUM_ENTRIES, MAXIMUM_MERGES, Merge};
+use super::words::{TokenBytes, WordTable};
 use super::{Tokenizer, Vocabulary};
 
 /// The expressions of the three `Split` steps, in order, as the file spells them.
@@ -49,7 +50,7 @@ pub(super) fn from_json(bytes: &[u8]) -> Result<Tokenizer, LoadError> {
     let tokens = token_bytes(object(model, "model.vocab", "vocab")?, &added)?;
     let all_words = WordTable::new(&tokens, ids(&tokens));
     let merges = merges(model, &tokens, &all_words)?;
-    let encoder = Encoder::new(byte_ids(&tokens, &all_words)?, &merges);
+    let encoder = Encoder::new(&byte_ids(&tokens, &all_words)?, &merges);
     let words = if model["ignore_merges"] == true { all_words } else { reachable_words(&tokens, all_words, &encoder) };
     Ok(Tokenizer { vocabulary: Arc::new(Vocabulary { tokens, words, encoder }), added: Arc::new(added) })
 }

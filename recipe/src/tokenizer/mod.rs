@@ -2,7 +2,7 @@
 //!
 //! Owns: the immutable [`Tokenizer`] and its two ways to read text: as plain text, where nothing a user types can
 //! become a control token, and with added tokens recognised. Must not know: prompts, protocols, model versions.
-//! Cost: see `pretokenize` and `bpe`; a clone and a re-spelling share all heavy tables.
+//! Cost: see `pretokenize`, `words` and `bpe`; a clone and a re-spelling share all heavy tables.
 
 mod added;
 mod bpe;
@@ -10,12 +10,14 @@ mod character_classes;
 mod decode;
 mod load;
 mod pretokenize;
+mod words;
 
 use std::sync::Arc;
 
 use added::{AddedTokens, Part};
-use bpe::{Encoder, TokenBytes, WordTable};
+use bpe::Encoder;
 use pretokenize::PreTokens;
+use words::{TokenBytes, WordTable};
 
 pub use decode::{UnknownTokenId, Utf8Hold};
 pub use load::LoadError;
