@@ -23,6 +23,23 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    /// All protocols.
+    pub const ALL: [Protocol; 3] = [Protocol::ChatCompletions, Protocol::Responses, Protocol::Messages];
+
+    /// The protocol's name in options and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::ChatCompletions => "chat_completions",
+            Protocol::Responses => "responses",
+            Protocol::Messages => "messages",
+        }
+    }
+
+    /// The protocol called `name`.
+    pub fn from_name(name: &str) -> Option<Protocol> {
+        Protocol::ALL.into_iter().find(|protocol| protocol.name() == name)
+    }
+
     /// Reads and checks a request body.
     pub(crate) fn read<'v>(self, body: &'v Value<'v>, options: &ReadOptions) -> Result<Prepared<'v>, Error> {
         match self {

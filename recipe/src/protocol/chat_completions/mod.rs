@@ -1,6 +1,6 @@
 //! `OpenAI` Chat Completions.
 
 mod convert;
-pub mod request;
+mod request;
 
 pub(crate) use convert::read;
