@@ -38,6 +38,18 @@ pub(crate) fn encode(
     }
 }
 
+/// Number of tokens of a request's prompt.
+#[pyfunction]
+#[pyo3(signature = (body, protocol, *, options=None))]
+pub(crate) fn count_tokens(
+    py: Python<'_>,
+    body: &Bound<'_, PyAny>,
+    protocol: &str,
+    options: Option<PyRef<'_, Options>>,
+) -> PyResult<usize> {
+    Ok(encode(py, body, protocol, options)?.0.token_ids.len())
+}
+
 /// A request in the model's own terms.
 #[pyclass(frozen, module = "deepseek_recipe")]
 pub(crate) struct Encoded(pub(crate) Arc<codec::Encoded>);
@@ -112,6 +124,48 @@ impl Encoded {
     #[getter]
     fn parsing(&self) -> Parsing {
         Parsing(self.0.parsing.clone())
+    }
+
+    #[getter]
+    fn echo(&self) -> Option<String> {
+        self.0.echo.as_ref().map(|echo| {
+            let mut text = String::new();
+            write_compact(echo, &mut text);
+            text
+        })
+    }
+
+    #[getter]
+    fn custom_tools(&self) -> Vec<String> {
+        self.0.custom_tools.clone()
+    }
+
+    #[getter]
+    fn namespace_tools(&self) -> BTreeMap<String, (String, String)> {
+        self.0.namespace_tools.clone()
+    }
+
+    #[getter]
+    fn warnings(&self) -> Vec<String> {
+        self.0.warnings.clone()
+    }
+
+    /// The decoder of the answer to this request.
+    #[pyo3(signature = (*, id, created, seed, signature=None, model=None))]
+    fn decoder(
+        &self,
+        id: String,
+        created: u64,
+        seed: Vec<u8>,
+        signature: Option<String>,
+        model: Option<String>,
+    ) -> Decoder {
+        let config = self.0.decoder_config(id, created, seed);
+        let config = DecoderConfig {
+            answer: AnswerConfig { signature, model: model.unwrap_or(config.answer.model), ..config.answer },
+            ..config
+        };
+        Decoder::from_config(config, Some(Arc::clone(&self.0.tokenizer)))
     }
 
     /// Most tokens to generate in a context of `context_length`.

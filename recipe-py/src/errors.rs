@@ -14,7 +14,7 @@ pub(crate) fn request_error(py: Python<'_>, error: &Error, protocol: Protocol) -
     let param = (!error.path().is_empty()).then(|| error.path());
     let set = || -> PyResult<()> {
         value.setattr("status_code", error.status())?;
-        value.setattr("code", error.code().as_str())?;
+        value.setattr("code", error.code())?;
         value.setattr("param", param)
     };
     set().err().unwrap_or(exception)

@@ -6,12 +6,14 @@
 
 mod compact;
 mod parse;
+mod pretty;
 mod python;
 
 use std::borrow::Cow;
 
 pub use compact::{write_compact, write_string};
 pub use parse::{MAX_DEPTH, parse};
+pub use pretty::write_pretty;
 pub use python::{FloatStyle, write_python};
 
 /// A JSON value. Strings without escapes borrow from the text they were read from.
