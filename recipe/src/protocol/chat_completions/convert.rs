@@ -57,6 +57,10 @@ pub(crate) fn read<'v>(body: &'v Value<'v>, options: &ReadOptions) -> Result<Pre
         sampling: sampling(&request, node, options.max_tokens_bound(thinking))?,
         stop_sequences: stop_sequences(&request)?,
         conversation,
+        warnings: Vec::new(),
+        custom_tools: Vec::new(),
+        namespace_tools: Vec::new(),
+        echo: None,
     })
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use crate::conversation::{Conversation, Tool, ToolChoice};
+use crate::conversation::{Conversation, Message, Tool, ToolChoice};
 use crate::error::{Error, ErrorCode};
 use crate::json::{Object, Value};
 use crate::wire::{Node, Path};
@@ -110,6 +110,22 @@ pub(in crate::protocol) fn apply_choice(
         return Err(Error::new(ErrorCode::ToolChoiceWhileThinking, path.to_string(), &[]));
     }
     Ok(())
+}
+
+/// Applies the tool choice to tools that system messages add. A message that is left with nothing to say goes too.
+pub(in crate::protocol) fn filter_added(conversation: &mut Conversation<'_>, choice: Choice<'_>) {
+    let shown = |name: &str| match choice {
+        Choice::Auto | Choice::Required => true,
+        Choice::None => false,
+        Choice::Named(wanted) => name == wanted,
+    };
+    conversation.messages.retain_mut(|message| match message {
+        Message::System { content, tools } if !tools.is_empty() => {
+            tools.retain(|tool| shown(&tool.name));
+            !(tools.is_empty() && content.is_empty())
+        }
+        _ => true,
+    });
 }
 
 /// Checks that strict tools stand alone: not beside non-strict ones, and not beside a response format.
