@@ -8,7 +8,7 @@ use crate::wire::{Node, Path, describe};
 
 const STRING_KEYS: &[&str] = &["type", "description", "pattern", "format", "enum"];
 const NUMBER_KEYS: &[&str] =
-    &["type", "description", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"];
+    &["type", "description", "default", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"];
 const PLAIN_KEYS: &[&str] = &["type", "description"];
 const FORMATS: &[&str] = &["email", "hostname", "ipv4", "ipv6", "uuid"];
 const SCALAR_TYPES: &[&str] = &["string", "number", "integer", "boolean", "null"];
