@@ -134,11 +134,18 @@ fn check_prefix(request: &ChatRequest<'_>) -> Result<(), Error> {
         if request.tools.as_ref().is_some_and(|tools| !tools.is_empty()) {
             return Err(Error::new(ErrorCode::PrefixConflict, path, &[("found", &"tools")]));
         }
+        if request.messages.iter().any(has_calls) {
+            return Err(Error::new(ErrorCode::PrefixConflict, path, &[("found", &"tool calls in earlier messages")]));
+        }
         if matches!(request.response_format, Some(wire::ResponseFormat::JsonObject(_))) {
             return Err(Error::new(ErrorCode::PrefixConflict, path, &[("found", &"response_format json_object")]));
         }
     }
     Ok(())
+}
+
+fn has_calls(message: &ChatMessage<'_>) -> bool {
+    matches!(message, ChatMessage::Assistant(wire::AssistantMessage { tool_calls: Some(_), .. }))
 }
 
 fn response_format<'v>(
@@ -150,10 +157,11 @@ fn response_format<'v>(
         None | Some(wire::ResponseFormat::Text(_)) => Ok(ResponseFormat::Text),
         Some(wire::ResponseFormat::Regex(format)) => Ok(ResponseFormat::Regex(format.regex.into())),
         Some(wire::ResponseFormat::JsonSchema(format)) => {
-            let value = format.json_schema.schema;
+            let (value, strict) = (format.json_schema.schema, format.json_schema.strict == Some(true));
             let (format, wrapper) = (Path::Key(body.path, "response_format"), "json_schema");
             let wrapper = Path::Key(&format, wrapper);
-            schema::check_schema(Node { value, path: &Path::Key(&wrapper, "schema") })?;
+            let schema = Path::Key(&wrapper, "schema");
+            schema::check_format(Node { value, path: &schema }, strict)?;
             Ok(ResponseFormat::JsonSchema(Cow::Borrowed(value)))
         }
         Some(wire::ResponseFormat::JsonObject(_)) => {

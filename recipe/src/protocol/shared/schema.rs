@@ -4,14 +4,22 @@ use crate::error::{Error, ErrorCode};
 use crate::json::{NumberValue, Value};
 use crate::wire::Node;
 
+use super::strict;
+
 /// Checks the schema here: its form, its references within itself, its regular expressions.
 ///
 /// `$schema` may name draft 4, 6, 7, 2019-09 or 2020-12; without it the latest applies.
-pub(in crate::protocol) fn check_schema(node: Node<'_, '_>) -> Result<(), Error> {
+fn check_schema(node: Node<'_, '_>) -> Result<(), Error> {
     match jsonschema::validator_for(&to_library(node.value)) {
         Ok(_) => Ok(()),
         Err(error) => Err(node.fault(ErrorCode::InvalidSchema, &[("detail", &error)])),
     }
+}
+
+/// Checks the schema of an answer; a strict one must also be of the kind that can be enforced, but is shown as it is.
+pub(in crate::protocol) fn check_format(node: Node<'_, '_>, is_strict: bool) -> Result<(), Error> {
+    check_schema(node)?;
+    if is_strict { strict::rewrite(node).map(|_| ()) } else { Ok(()) }
 }
 
 /// Checks the parameters of a tool: a schema whose top level is an object.
