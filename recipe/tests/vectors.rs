@@ -13,16 +13,31 @@ mod support;
 use std::io::Read as _;
 
 use recipe::json::{Value, parse};
-use support::{check, describe_row};
+use support::Instead::{self, PromptEnds, PromptHas, Refused};
+use support::{check, check_deviation, describe_row};
 
 const VECTORS: &[u8] = include_bytes!("../../tests/vectors/encode.jsonl.gz");
 
-/// Rows that differ on purpose, and why.
-const DEVIATIONS: &[(&str, &str)] =
-    &[("p0360", PREFIX_ALONE), ("p0370", PREFIX_ALONE), ("p0380", PREFIX_ALONE), ("p1081", PREFIX_ALONE)];
-
-/// A V4.1 prefix that is the only message keeps its reasoning and leaves its thinking open, as any other prefix does.
-const PREFIX_ALONE: &str = "a prefix as the only message is continued like any other";
+/// Rows that differ on purpose, and what they give instead.
+const DEVIATIONS: &[(&str, Instead)] = &[
+    // A V4.1 prefix that is the only message is continued as any other: its reasoning is kept.
+    ("p0360", PromptEnds("<｜Assistant｜><think></think>Two tests fail: parse_empty and parse_nested.")),
+    ("p0370", PromptEnds("<｜Assistant｜><think>Need the test log first.")),
+    ("p0380", PromptEnds("<｜Assistant｜><think></think>已为您翻译：The meeting is at 3 p.m. on the second floor.")),
+    ("p1081", PromptEnds("<think>Need the test log first.</think>Two tests fail: parse_empty and parse_nested.")),
+    // A summary stands for reasoning without content, and interrupted reasoning leaves no empty turn.
+    ("p0552", PromptEnds("<tool_result>2 failed, 40 passed</tool_result><｜Assistant｜><think>")),
+    ("p0553", PromptEnds("<tool_result>2 failed, 40 passed</tool_result><｜Assistant｜><think>")),
+    (
+        "p0831",
+        PromptHas(
+            "<think>\nleading newline kept?\n</think>\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"apply_patch\">",
+        ),
+    ),
+    // There is no earlier response to go on from.
+    ("p0562", Refused("previous_response_id")),
+    ("p0563", Refused("previous_response_id")),
+];
 
 fn vectors() -> String {
     let mut text = String::new();
@@ -42,10 +57,12 @@ fn run(protocol: &str) {
         rows += 1;
         let id = row.get("id").and_then(Value::as_str).unwrap_or_default();
         let deviation = DEVIATIONS.iter().find(|(listed, _)| *listed == id);
-        match (check(&row), deviation) {
-            (Ok(()), None) | (Err(_), Some(_)) => {}
-            (Ok(()), Some((_, why))) => failures.push(format!("{id}: equal to the file, but listed: {why}")),
-            (Err(difference), None) => failures.push(format!("{}: {difference}", describe_row(&row))),
+        let outcome = match deviation {
+            None => check(&row),
+            Some((_, instead)) => check_deviation(&row, *instead),
+        };
+        if let Err(difference) = outcome {
+            failures.push(format!("{}: {difference}", describe_row(&row)));
         }
     }
     assert!(rows > 0, "no rows of {protocol}");

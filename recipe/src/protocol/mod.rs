@@ -29,9 +29,7 @@ impl Protocol {
     pub(crate) fn read<'v>(self, body: &'v Value<'v>, options: &ReadOptions) -> Result<Prepared<'v>, Error> {
         match self {
             Protocol::ChatCompletions => chat_completions::read(body, options),
-            Protocol::Responses => {
-                Err(Error::new(crate::error::ErrorCode::Unsupported, "", &[("found", &"this protocol")]))
-            }
+            Protocol::Responses => responses::read(body, options),
             Protocol::Messages => messages::read(body, options),
         }
     }

@@ -47,7 +47,7 @@ pub(crate) fn read<'v>(body: &'v Value<'v>, options: &ReadOptions) -> Result<Pre
     conversation.tools = declared_tools(&request, choice)?;
     tools::apply_choice(&mut conversation, choice, &Path::Key(&Path::Root, "tool_choice"))?;
     let path = Path::Key(&Path::Root, "tools");
-    tools::check_strict_mix(conversation.tools.iter(), request.response_format.is_some(), &path)?;
+    tools::check_strict_mix(&conversation.tools, request.response_format.is_some(), &path)?;
     Ok(Prepared {
         model: request.model,
         version,

@@ -178,7 +178,7 @@ fn is_base64(text: &str, padding: Padding) -> bool {
     let skips = |byte: &u8| padding == Padding::Optional && byte.is_ascii_whitespace();
     let end = text.bytes().rposition(|byte| byte != b'=' && !skips(&byte)).map_or(0, |last| last + 1);
     let (body, padding_text) = text.as_bytes().split_at(end);
-    let pads = padding_text.iter().filter(|&&byte| byte == b'=').count();
+    let pads = padding_text.iter().map(|&byte| usize::from(byte == b'=')).sum::<usize>();
     let mut digits = 0;
     let mut last = 0;
     for &byte in body.iter().filter(|byte| !skips(byte)) {

@@ -41,7 +41,7 @@ pub(in crate::protocol) struct Declaration<'p, 'v> {
 
 impl<'v> Declaration<'_, 'v> {
     /// Checks the schema, and rewrites it for a strict tool.
-    pub fn into_tool(self) -> Result<Tool<'v>, Error> {
+    pub(in crate::protocol) fn into_tool(self) -> Result<Tool<'v>, Error> {
         let is_strict = self.strict == Some(true);
         let parameters = match self.parameters {
             None if is_strict => strict::no_parameters(),
@@ -129,14 +129,14 @@ pub(in crate::protocol) fn filter_added(conversation: &mut Conversation<'_>, cho
 }
 
 /// Checks that strict tools stand alone: not beside non-strict ones, and not beside a response format.
-pub(in crate::protocol) fn check_strict_mix<'t, 'v: 't>(
-    tools: impl Iterator<Item = &'t Tool<'v>> + Clone,
+pub(in crate::protocol) fn check_strict_mix(
+    tools: &[Tool<'_>],
     has_format: bool,
     path: &Path<'_>,
 ) -> Result<(), Error> {
     let is_strict = |tool: &Tool<'_>| tool.strict == Some(true);
-    let any_strict = tools.clone().any(is_strict);
-    if any_strict && !tools.clone().all(is_strict) {
+    let any_strict = tools.iter().any(is_strict);
+    if any_strict && !tools.iter().all(is_strict) {
         return Err(Error::new(ErrorCode::StrictMixed, path.to_string(), &[]));
     }
     if any_strict && has_format {
