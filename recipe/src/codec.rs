@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::conversation::{Conversation, ImageSource, ResponseFormat, ToolChoice};
+use crate::conversation_json;
 use crate::error::{Error, ErrorCode};
 use crate::json::{Value, parse, write_compact, write_string};
 use crate::model::{DEFAULT_MODELS, Version};
 use crate::output::{InitialStage, ParsingOptions, QuotedCalls};
 use crate::prompt::{Prompt, Segment, render};
-use crate::protocol::{MissingReasoning, Prepared, Protocol, ReadOptions, Sampling, ServerTools};
+use crate::protocol::{MissingReasoning, Prepared, Protocol, ReadOptions, RequestedSampling, Sampling, ServerTools};
 use crate::special::{Special, Spellings};
 use crate::tokenizer::Tokenizer;
 
@@ -81,6 +82,14 @@ pub struct Encoded {
     pub constraint: Option<Constraint>,
     /// How the answer is read.
     pub parsing: ParsingOptions,
+    /// What was left out of the request, for the operator to see.
+    pub warnings: Vec<String>,
+    /// Names of tools whose calls are answered as custom tool calls.
+    pub custom_tools: Vec<String>,
+    /// Tools of namespaces: name in the prompt, namespace, name within it.
+    pub namespace_tools: Vec<(String, String, String)>,
+    /// Settings that the answer repeats, as members of the response object.
+    pub echo: Option<Value<'static>>,
 }
 
 /// What an answer must match.
@@ -113,25 +122,60 @@ pub fn encode(body: &[u8], protocol: Protocol, options: &Options) -> Result<Enco
 /// Turns a request body that was already parsed into token ids.
 pub fn encode_value(body: &Value<'_>, protocol: Protocol, options: &Options) -> Result<Encoded, Error> {
     let prepared = protocol.read(body, &options.read)?;
-    let Prepared { model, version, conversation, stream, include_usage, choices, sampling, stop_sequences } = prepared;
+    let mut encoded = encode_prepared(prepared, options)?;
+    encoded.protocol = Some(protocol);
+    Ok(encoded)
+}
+
+/// Turns a conversation in the codec's own JSON form into token ids.
+pub fn encode_conversation(body: &[u8], version: Version, options: &Options) -> Result<Encoded, Error> {
+    encode_conversation_value(&parse(body)?, version, options)
+}
+
+/// Turns a conversation in the codec's own JSON form, already parsed, into token ids.
+pub fn encode_conversation_value(body: &Value<'_>, version: Version, options: &Options) -> Result<Encoded, Error> {
+    let conversation = conversation_json::read(body, &options.spellings(version))?;
+    let prepared = Prepared {
+        model: version.name(),
+        version,
+        conversation,
+        stream: false,
+        include_usage: None,
+        choices: 1,
+        sampling: RequestedSampling::default(),
+        stop_sequences: Vec::new(),
+        warnings: Vec::new(),
+        custom_tools: Vec::new(),
+        namespace_tools: Vec::new(),
+        echo: None,
+    };
+    encode_prepared(prepared, options)
+}
+
+fn encode_prepared(prepared: Prepared<'_>, options: &Options) -> Result<Encoded, Error> {
+    let Prepared { conversation, version, .. } = prepared;
     let prompt = render(&conversation, version, &options.spellings(version));
-    let sampling = Sampling::resolve(&sampling, &conversation, version);
+    let sampling = Sampling::resolve(&prepared.sampling, &conversation, version);
     let mut parsing = parsing_options(&conversation);
-    parsing.stop_sequences = stop_sequences;
+    parsing.stop_sequences = prepared.stop_sequences;
     parsing.top_logprobs = sampling.logprobs.then(|| sampling.top_logprobs.unwrap_or(0));
     Ok(Encoded {
         token_ids: prompt_ids(&prompt, &options.tokenizer(version))?,
         constraint: constraint(&conversation),
         thinking: conversation.thinking,
         prompt: prompt.into_owned(),
-        model: model.to_owned(),
-        protocol: Some(protocol),
+        model: prepared.model.to_owned(),
+        protocol: None,
         version,
-        stream,
-        include_usage,
-        choices,
+        stream: prepared.stream,
+        include_usage: prepared.include_usage,
+        choices: prepared.choices,
         sampling,
         parsing,
+        warnings: prepared.warnings,
+        custom_tools: prepared.custom_tools,
+        namespace_tools: prepared.namespace_tools,
+        echo: prepared.echo,
     })
 }
 

@@ -205,6 +205,16 @@ error_codes! {
     InvalidBase64 = "invalid_base64", 400, "{field} is not valid base64";
     /// An image where none can be.
     MisplacedImage = "misplaced_image", 400, "{field}: assistant messages cannot hold images";
+    /// A URL of a kind that is not supported.
+    UnsupportedUrl = "unsupported_url", 400, "{field} must be an http or https URL";
+    /// A block of content in a message that cannot hold it.
+    MisplacedBlock = "misplaced_block", 400, "{field}: {found} blocks can only be in {expected} messages";
+    /// Something stands between calls and their results.
+    CallsNotAnswered = "calls_not_answered", 400, "{field}: results must directly follow the calls they answer; missing: {found}";
+    /// Two results of one call.
+    DuplicateToolResult = "duplicate_tool_result", 400, "{field}: the call {found} already has a result";
+    /// No tool is shown at the start.
+    AllToolsDeferred = "all_tools_deferred", 400, "{field}: at least one tool must not be deferred";
     /// Neither or both of two fields that exclude each other.
     ExactlyOne = "exactly_one", 400, "{field} must have exactly one of {expected}";
     /// Prompt and answer do not fit.

@@ -1,7 +1,9 @@
 //! The request protocols: each a thin leaf between its own JSON and the codec's common forms. One never knows another.
 
 pub mod chat_completions;
+pub mod messages;
 mod request;
+pub mod responses;
 mod shared;
 
 use crate::error::Error;
@@ -44,9 +46,8 @@ impl Protocol {
     pub(crate) fn read<'v>(self, body: &'v Value<'v>, options: &ReadOptions) -> Result<Prepared<'v>, Error> {
         match self {
             Protocol::ChatCompletions => chat_completions::read(body, options),
-            Protocol::Responses | Protocol::Messages => {
-                Err(Error::new(crate::error::ErrorCode::Unsupported, "", &[("found", &"this protocol")]))
-            }
+            Protocol::Responses => responses::read(body, options),
+            Protocol::Messages => messages::read(body, options),
         }
     }
 }
