@@ -126,4 +126,14 @@ error_codes! {
     UnknownValue = "unknown_value", 400, "{field} must be one of {expected}, not {found}";
     /// The model is not served.
     ModelNotFound = "model_not_found", 404, "the model {found} does not exist; available: {expected}";
+    /// The backend sent a token that does not exist.
+    UnknownToken = "unknown_token", 500, "the backend sent token {found}, which is not in the vocabulary";
+    /// The backend sent tokens and log probabilities that do not pair up.
+    LogprobsMismatch = "logprobs_mismatch", 500, "the backend sent {found} log probabilities for {expected} tokens";
+    /// Tokens came for an answer that can only take text.
+    TokenizerMissing = "tokenizer_missing", 500, "the backend sent tokens, but the answer has no tokenizer";
+    /// Output came for a choice that the answer does not have.
+    UnknownChoice = "unknown_choice", 500, "the backend sent output for choice {found} of an answer with {limit}";
+    /// The backend broke off.
+    BackendFailed = "backend_failed", 500, "the backend failed: {detail}";
 }

@@ -5,4 +5,5 @@ pub mod error;
 pub mod event;
 pub mod json;
 pub mod output;
+pub mod protocol;
 pub mod special;
