@@ -1,30 +1,23 @@
-//! The three protocols clients speak, and what their answers share.
-//!
-//! Owns the names of the protocols. Each protocol lies in a module of its own and imports no other; what two of them
-//! print alike (server-sent events, JSON members, log probabilities, call ids) lies beside them, and [`AnswerWriter`]
-//! drives whichever was asked for.
+//! The protocols that clients speak: each a thin leaf between its own JSON and the codec's common forms. One never knows
+//! another; what several of them share lies in `shared` for requests and in `answer` for answers.
 
 mod answer;
-mod call_ids;
-mod chat_completions;
-mod fold;
-mod json_object;
-mod logprobs;
+pub mod chat_completions;
 mod messages;
-mod open_ai_error;
+mod request;
 mod responses;
+mod shared;
 mod sse;
-mod usage;
-mod writer;
 
 use crate::error::Error;
+use crate::json::Value;
 
-pub use answer::{AnswerConfig, AnswerWriter};
-pub use fold::{Block, Call, Fold};
-pub use logprobs::Vocabulary;
-pub use usage::Usage;
+pub use answer::{AnswerConfig, AnswerWriter, Block, Call, Fold, Usage};
+pub use request::{Prepared, ReadOptions, ServerTools};
+pub use shared::sampling::{RequestedSampling, Sampling};
+pub use shared::thinking::MissingReasoning;
 
-/// A protocol in which clients ask and are answered.
+/// A wire protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// `OpenAI` Chat Completions.
@@ -51,6 +44,16 @@ impl Protocol {
     /// The protocol with this name.
     pub fn from_name(name: &str) -> Option<Protocol> {
         Protocol::ALL.into_iter().find(|protocol| protocol.name() == name)
+    }
+
+    /// Reads and checks a request body.
+    pub(crate) fn read<'v>(self, body: &'v Value<'v>, options: &ReadOptions) -> Result<Prepared<'v>, Error> {
+        match self {
+            Protocol::ChatCompletions => chat_completions::read(body, options),
+            Protocol::Responses | Protocol::Messages => {
+                Err(Error::new(crate::error::ErrorCode::Unsupported, "", &[("found", &"this protocol")]))
+            }
+        }
     }
 
     /// The body of an HTTP answer that reports `error`, in this protocol's own envelope.

@@ -2,7 +2,7 @@
 //!
 //! Must not know any protocol. A frame's data is one line, because JSON strings escape every line end.
 
-use super::json_object::{ObjectWriter, write_object};
+use super::answer::json_object::{ObjectWriter, write_object};
 
 /// A line that clients ignore and proxies count as traffic.
 const COMMENT: &str = ": keep-alive\n\n";

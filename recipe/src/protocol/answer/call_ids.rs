@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 /// Makes the call ids of one choice.
 #[derive(Debug, Clone)]
-pub(super) struct CallIds {
+pub(in crate::protocol) struct CallIds {
     seed: [u64; 2],
 }
 
@@ -16,7 +16,7 @@ const DIGITS: usize = 4;
 
 impl CallIds {
     /// Ids of choice `choice` of the answer whose seed is `seed`.
-    pub(super) fn new(seed: &[u8], choice: usize) -> Self {
+    pub(in crate::protocol) fn new(seed: &[u8], choice: usize) -> Self {
         // Two hashes with different starts, so that seeds of 16 random bytes keep their strength against collisions.
         let mut seed = [hash(0xCBF2_9CE4_8422_2325, seed), hash(0x9AE1_6A3B_2F90_404F, seed)];
         seed[0] = mix(seed[0] ^ choice as u64);
@@ -24,7 +24,7 @@ impl CallIds {
     }
 
     /// Id of the call with this index. `early` marks a call that a thinking model made before any reasoning.
-    pub(super) fn id(&self, index: usize, early: bool) -> String {
+    pub(in crate::protocol) fn id(&self, index: usize, early: bool) -> String {
         let mark = if early { "ET_" } else { "" };
         let mut id = format!("call_{index:02}_{mark}");
         let mut streams = self.seed.map(|seed| SplitMix(mix(seed ^ index as u64)));

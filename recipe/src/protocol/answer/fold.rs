@@ -44,7 +44,7 @@ pub struct Call {
 
 impl Fold {
     /// Nothing said yet in choice `choice`.
-    pub(super) fn new(thinking: bool, seed: &[u8], choice: usize) -> Self {
+    pub(in crate::protocol) fn new(thinking: bool, seed: &[u8], choice: usize) -> Self {
         let call_ids = CallIds::new(seed, choice);
         Self { blocks: Vec::new(), finish: None, thinking, reasoned: false, call_ids }
     }
@@ -60,12 +60,12 @@ impl Fold {
     }
 
     /// Opens a block of reasoning before there is any.
-    pub(super) fn open_reasoning(&mut self) {
+    pub(in crate::protocol) fn open_reasoning(&mut self) {
         self.blocks.push(Block::Reasoning(Delta::default()));
     }
 
     /// Takes an event; the last block is then the one it belongs to. False if a client sees nothing of it.
-    pub(super) fn push(&mut self, event: &Event) -> bool {
+    pub(in crate::protocol) fn push(&mut self, event: &Event) -> bool {
         match event {
             Event::Reasoning(delta) | Event::Text(delta) if delta.text.is_empty() && delta.logprobs.is_empty() => false,
             Event::Reasoning(delta) => {

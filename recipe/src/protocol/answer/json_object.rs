@@ -7,20 +7,20 @@ use std::fmt::Write as _;
 use crate::json::{Value, write_compact};
 
 /// An object under construction: one call per member, in wire order.
-pub(super) struct ObjectWriter<'out> {
+pub(in crate::protocol) struct ObjectWriter<'out> {
     out: &'out mut String,
     empty: bool,
 }
 
 /// Appends an object with the members that `members` writes.
-pub(super) fn write_object(out: &mut String, members: impl FnOnce(&mut ObjectWriter<'_>)) {
+pub(in crate::protocol) fn write_object(out: &mut String, members: impl FnOnce(&mut ObjectWriter<'_>)) {
     out.push('{');
     members(&mut ObjectWriter { out, empty: true });
     out.push('}');
 }
 
 /// Appends an object whose first members are `head`: `{` and at least one member, without the closing brace.
-pub(super) fn continue_object(out: &mut String, head: &str, members: impl FnOnce(&mut ObjectWriter<'_>)) {
+pub(in crate::protocol) fn continue_object(out: &mut String, head: &str, members: impl FnOnce(&mut ObjectWriter<'_>)) {
     out.push_str(head);
     members(&mut ObjectWriter { out, empty: false });
     out.push('}');
@@ -38,28 +38,28 @@ impl ObjectWriter<'_> {
     }
 
     /// A member whose value `write` appends as JSON. `key` needs no escaping.
-    pub(super) fn value(&mut self, key: &str, write: impl FnOnce(&mut String)) {
+    pub(in crate::protocol) fn value(&mut self, key: &str, write: impl FnOnce(&mut String)) {
         self.key(key);
         write(self.out);
     }
 
     /// A member that is JSON text already.
-    pub(super) fn json(&mut self, key: &str, json: &str) {
+    pub(in crate::protocol) fn json(&mut self, key: &str, json: &str) {
         self.value(key, |out| out.push_str(json));
     }
 
     /// A member that is `null`.
-    pub(super) fn null(&mut self, key: &str) {
+    pub(in crate::protocol) fn null(&mut self, key: &str) {
         self.json(key, "null");
     }
 
     /// A member that is a string.
-    pub(super) fn string(&mut self, key: &str, text: &str) {
+    pub(in crate::protocol) fn string(&mut self, key: &str, text: &str) {
         self.value(key, |out| write_text(text, out));
     }
 
     /// A member that is a string, or `null`.
-    pub(super) fn optional_string(&mut self, key: &str, text: Option<&str>) {
+    pub(in crate::protocol) fn optional_string(&mut self, key: &str, text: Option<&str>) {
         match text {
             Some(text) => self.string(key, text),
             None => self.null(key),
@@ -67,19 +67,19 @@ impl ObjectWriter<'_> {
     }
 
     /// A member that is a whole number.
-    pub(super) fn number(&mut self, key: &str, number: u64) {
+    pub(in crate::protocol) fn number(&mut self, key: &str, number: u64) {
         self.value(key, |out| {
             let _ = write!(out, "{number}");
         });
     }
 
     /// A member that is an object.
-    pub(super) fn object(&mut self, key: &str, members: impl FnOnce(&mut ObjectWriter<'_>)) {
+    pub(in crate::protocol) fn object(&mut self, key: &str, members: impl FnOnce(&mut ObjectWriter<'_>)) {
         self.value(key, |out| write_object(out, members));
     }
 
     /// A member that is an array, one element for each of `items`.
-    pub(super) fn array<T>(
+    pub(in crate::protocol) fn array<T>(
         &mut self,
         key: &str,
         items: impl IntoIterator<Item = T>,
@@ -90,7 +90,7 @@ impl ObjectWriter<'_> {
 }
 
 /// Appends an array, one element for each of `items`.
-pub(super) fn write_array<T>(
+pub(in crate::protocol) fn write_array<T>(
     out: &mut String,
     items: impl IntoIterator<Item = T>,
     mut write: impl FnMut(T, &mut String),
@@ -106,7 +106,7 @@ pub(super) fn write_array<T>(
 }
 
 /// Appends a value compactly, with the client's own digits; Unicode's line ends are escaped as in [`write_text`].
-pub(super) fn write_json(value: &Value<'_>, out: &mut String) {
+pub(in crate::protocol) fn write_json(value: &Value<'_>, out: &mut String) {
     let mut json = String::new();
     write_compact(value, &mut json);
     let mut rest = json.as_str();
@@ -124,7 +124,7 @@ pub(super) fn write_json(value: &Value<'_>, out: &mut String) {
 ///
 /// Besides what JSON demands, the line ends that only Unicode knows (U+0085, U+2028, U+2029) are escaped: clients that
 /// read server-sent events with a text line splitter would break the frame there.
-pub(super) fn write_text(text: &str, out: &mut String) {
+pub(in crate::protocol) fn write_text(text: &str, out: &mut String) {
     out.push('"');
     let bytes = text.as_bytes();
     let mut written = 0;

@@ -7,28 +7,23 @@ use std::sync::Arc;
 
 use super::json_object::{ObjectWriter, write_array, write_object};
 use crate::event::TokenLogprob;
-
-/// What tokens stand for.
-pub trait Vocabulary: std::fmt::Debug + Send + Sync {
-    /// Bytes of the token `id`.
-    fn bytes(&self, id: u32) -> Option<&[u8]>;
-}
+use crate::tokenizer::{Piece, Tokenizer};
 
 /// Printed where a probability is too small to be known, as the models' own service does.
 const UNKNOWN: f64 = -9999.0;
 
 /// Prints entries with the texts of their tokens.
 #[derive(Debug, Clone)]
-pub(super) struct LogprobPrinter(Option<Arc<dyn Vocabulary>>);
+pub(in crate::protocol) struct LogprobPrinter(Option<Arc<Tokenizer>>);
 
 impl LogprobPrinter {
-    /// A printer that knows the tokens of `vocabulary`.
-    pub(super) fn new(vocabulary: Option<Arc<dyn Vocabulary>>) -> Self {
-        Self(vocabulary)
+    /// A printer that knows the tokens of `tokenizer`.
+    pub(in crate::protocol) fn new(tokenizer: Option<Arc<Tokenizer>>) -> Self {
+        Self(tokenizer)
     }
 
     /// Appends an array of entries.
-    pub(super) fn write<'a>(&self, entries: impl IntoIterator<Item = &'a TokenLogprob>, out: &mut String) {
+    pub(in crate::protocol) fn write<'a>(&self, entries: impl IntoIterator<Item = &'a TokenLogprob>, out: &mut String) {
         write_array(out, entries, |entry, out| {
             write_object(out, |object| {
                 self.write_token(entry.id, entry.logprob, object);
@@ -39,8 +34,17 @@ impl LogprobPrinter {
         });
     }
 
+    /// Bytes of a token; none where they cannot be known.
+    fn bytes(&self, id: u32) -> &[u8] {
+        match self.0.as_deref().and_then(|tokenizer| tokenizer.piece(id)) {
+            Some(Piece::Text(bytes)) => bytes,
+            Some(Piece::Special(_, spelling)) => spelling.as_bytes(),
+            None => &[],
+        }
+    }
+
     fn write_token(&self, id: u32, logprob: f64, object: &mut ObjectWriter<'_>) {
-        let bytes = self.0.as_deref().and_then(|vocabulary| vocabulary.bytes(id)).unwrap_or_default();
+        let bytes = self.bytes(id);
         match std::str::from_utf8(bytes) {
             Ok(text) => object.string("token", text),
             Err(_) => object.string("token", &escaped_bytes(bytes)),

@@ -1,22 +1,32 @@
 //! Events of one answer in, bytes of one protocol out, for one choice or several.
 //!
-//! Owns the folds, the usage and the state of the stream (started, failed). Knows no tokens: the decoder feeds it.
+//! Owns the folds, the usage and the state of the stream (started, failed), and beside them what protocols print alike:
+//! JSON members, log probabilities, call ids. Knows no parser: the decoder feeds it.
+
+mod call_ids;
+mod fold;
+pub(super) mod json_object;
+pub(super) mod logprobs;
+pub(super) mod open_ai_error;
+mod usage;
+pub(super) mod writer;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Protocol;
 use super::chat_completions::ChatCompletionsWriter;
-use super::fold::Fold;
-use super::logprobs::Vocabulary;
 use super::messages::MessagesWriter;
 use super::responses::ResponsesWriter;
 use super::sse::write_comment;
-use super::usage::Usage;
-use super::writer::{Answer, Choice, Writer};
 use crate::error::{Error, ErrorCode};
 use crate::event::{Event, TokenCounts};
 use crate::json::Value;
+use crate::tokenizer::Tokenizer;
+use writer::{Answer, Choice, Writer};
+
+pub use fold::{Block, Call, Fold};
+pub use usage::Usage;
 
 /// What an answer repeats of its request, and what the server chose for it.
 #[derive(Debug, Clone, PartialEq)]
@@ -88,8 +98,8 @@ struct State {
 }
 
 impl AnswerWriter {
-    /// A writer of the answer described by `config`. `vocabulary` gives log probabilities the texts of their tokens.
-    pub fn new(config: AnswerConfig, vocabulary: Option<Arc<dyn Vocabulary>>) -> Self {
+    /// A writer of the answer described by `config`. `tokenizer` gives log probabilities the texts of their tokens.
+    pub fn new(config: AnswerConfig, tokenizer: Option<Arc<Tokenizer>>) -> Self {
         let choices = config.choices.max(1);
         let state = State {
             folds: (0..choices).map(|choice| Fold::new(config.thinking, &config.seed, choice)).collect(),
@@ -102,8 +112,8 @@ impl AnswerWriter {
             failure: None,
         };
         let writer: Box<dyn Writer> = match config.protocol {
-            Protocol::ChatCompletions => Box::new(ChatCompletionsWriter::new(config, vocabulary)),
-            Protocol::Responses => Box::new(ResponsesWriter::new(config, vocabulary)),
+            Protocol::ChatCompletions => Box::new(ChatCompletionsWriter::new(config, tokenizer)),
+            Protocol::Responses => Box::new(ResponsesWriter::new(config, tokenizer)),
             Protocol::Messages => Box::new(MessagesWriter::new(config)),
         };
         Self { writer, state }

@@ -4,7 +4,7 @@ use super::json_object::write_object;
 use crate::error::Error;
 
 /// Appends the envelope.
-pub(super) fn write_envelope(error: &Error, out: &mut String) {
+pub(in crate::protocol) fn write_envelope(error: &Error, out: &mut String) {
     let param = Some(error.path()).filter(|path| !path.is_empty());
     write_object(out, |body| {
         body.object("error", |members| {

@@ -15,12 +15,12 @@ pub struct Usage {
 
 impl Usage {
     /// Tokens of the prompt that were not found in the cache.
-    pub(super) fn missed(self) -> u64 {
+    pub(in crate::protocol) fn missed(self) -> u64 {
         self.prompt.saturating_sub(self.cached)
     }
 
     /// Tokens in all.
-    pub(super) fn total(self) -> u64 {
+    pub(in crate::protocol) fn total(self) -> u64 {
         self.prompt.saturating_add(self.output)
     }
 }

@@ -10,36 +10,36 @@ use crate::event::{Event, Finish};
 
 /// One of an answer's choices.
 #[derive(Clone, Copy)]
-pub(super) struct Choice<'a> {
+pub(in crate::protocol) struct Choice<'a> {
     /// Its number.
-    pub(super) index: usize,
+    pub(in crate::protocol) index: usize,
     /// What it said, the event being written included.
-    pub(super) fold: &'a Fold,
+    pub(in crate::protocol) fold: &'a Fold,
 }
 
 /// An answer as a whole.
 #[derive(Clone, Copy)]
-pub(super) struct Answer<'a> {
+pub(in crate::protocol) struct Answer<'a> {
     /// All choices. Empty before the start.
-    pub(super) folds: &'a [Fold],
+    pub(in crate::protocol) folds: &'a [Fold],
     /// What it cost so far.
-    pub(super) usage: Usage,
+    pub(in crate::protocol) usage: Usage,
     /// Time of the last event, in seconds.
-    pub(super) time: u64,
+    pub(in crate::protocol) time: u64,
     /// What broke it off.
-    pub(super) failure: Option<&'a Error>,
+    pub(in crate::protocol) failure: Option<&'a Error>,
 }
 
 impl Answer<'_> {
     /// Whether nothing more follows.
-    pub(super) fn ended(self) -> bool {
+    pub(in crate::protocol) fn ended(self) -> bool {
         let finished = !self.folds.is_empty() && self.folds.iter().all(|fold| fold.finish().is_some());
         finished || self.failure.is_some()
     }
 }
 
 /// Prints one answer in one protocol.
-pub(super) trait Writer: std::fmt::Debug + Send + Sync {
+pub(in crate::protocol) trait Writer: std::fmt::Debug + Send + Sync {
     /// Whether a thinking answer shows a block of reasoning even if it is empty.
     fn opens_with_reasoning(&self) -> bool {
         false

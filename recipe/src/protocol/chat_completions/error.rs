@@ -1,7 +1,7 @@
 //! Chat Completions: how an error looks.
 
 use crate::error::Error;
-use crate::protocol::open_ai_error::write_envelope;
+use crate::protocol::answer::open_ai_error::write_envelope;
 
 /// Appends the body of an error response; in a stream the same object is the data of a frame.
 pub(in crate::protocol) fn write_error(error: &Error, out: &mut String) {

@@ -2,10 +2,10 @@
 
 use super::stream::ChatCompletionsWriter;
 use crate::event::{Delta, FinishReason, TokenLogprob};
-use crate::protocol::fold::{Block, Call, Fold};
-use crate::protocol::json_object::{ObjectWriter, write_object};
-use crate::protocol::usage::Usage;
-use crate::protocol::writer::Answer;
+use crate::protocol::Usage;
+use crate::protocol::answer::json_object::{ObjectWriter, write_object};
+use crate::protocol::answer::writer::Answer;
+use crate::protocol::{Block, Call, Fold};
 
 /// The word for the end of a choice.
 pub(super) fn finish_word(reason: FinishReason) -> &'static str {

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use super::response::{finish_word, write_response, write_usage};
 use crate::error::Error;
 use crate::event::{Delta, Event, Finish};
-use crate::protocol::json_object::{ObjectWriter, continue_object, write_array, write_object};
-use crate::protocol::logprobs::{LogprobPrinter, Vocabulary};
+use crate::protocol::Usage;
+use crate::protocol::answer::json_object::{ObjectWriter, continue_object, write_array, write_object};
+use crate::protocol::answer::logprobs::LogprobPrinter;
+use crate::protocol::answer::writer::{Answer, Choice, Writer};
 use crate::protocol::sse::{write_comment, write_frame};
-use crate::protocol::usage::Usage;
-use crate::protocol::writer::{Answer, Choice, Writer};
 use crate::protocol::{AnswerConfig, Block};
+use crate::tokenizer::Tokenizer;
 
 /// Writes an answer as chunks.
 #[derive(Debug)]
@@ -36,8 +37,8 @@ enum ChunkUsage {
 
 impl ChatCompletionsWriter {
     /// A writer for `config`.
-    pub(in crate::protocol) fn new(config: AnswerConfig, vocabulary: Option<Arc<dyn Vocabulary>>) -> Self {
-        Self { config, logprobs: LogprobPrinter::new(vocabulary), fingerprint: None, head: String::new() }
+    pub(in crate::protocol) fn new(config: AnswerConfig, tokenizer: Option<Arc<Tokenizer>>) -> Self {
+        Self { config, logprobs: LogprobPrinter::new(tokenizer), fingerprint: None, head: String::new() }
     }
 
     /// The first members of a chunk or of a response.

@@ -1,7 +1,7 @@
 //! Messages: how an error looks.
 
 use crate::error::Error;
-use crate::protocol::json_object::{ObjectWriter, write_object};
+use crate::protocol::answer::json_object::{ObjectWriter, write_object};
 
 /// Appends the body of an error response.
 pub(in crate::protocol) fn write_error(error: &Error, out: &mut String) {

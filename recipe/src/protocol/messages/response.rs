@@ -3,10 +3,10 @@
 use super::stream::MessagesWriter;
 use crate::event::{Finish, FinishReason};
 use crate::json::{Value, parse, write_compact};
-use crate::protocol::fold::{Block, Call, Fold};
-use crate::protocol::json_object::{ObjectWriter, write_object};
-use crate::protocol::usage::Usage;
-use crate::protocol::writer::Answer;
+use crate::protocol::Usage;
+use crate::protocol::answer::json_object::{ObjectWriter, write_object};
+use crate::protocol::answer::writer::Answer;
+use crate::protocol::{Block, Call, Fold};
 
 /// The word for the end of a message.
 pub(super) fn stop_word(finish: &Finish) -> &'static str {

@@ -7,11 +7,11 @@ use super::response::{stop_word, write_message, write_usage};
 use crate::error::Error;
 use crate::event::{Event, Finish};
 use crate::protocol::AnswerConfig;
-use crate::protocol::fold::{Block, Fold};
-use crate::protocol::json_object::ObjectWriter;
+use crate::protocol::Usage;
+use crate::protocol::answer::json_object::ObjectWriter;
+use crate::protocol::answer::writer::{Answer, Choice, Writer};
 use crate::protocol::sse::write_named_frame;
-use crate::protocol::usage::Usage;
-use crate::protocol::writer::{Answer, Choice, Writer};
+use crate::protocol::{Block, Fold};
 
 /// Writes an answer as events of blocks.
 #[derive(Debug)]

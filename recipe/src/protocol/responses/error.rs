@@ -1,8 +1,8 @@
 //! Responses: how an error looks.
 
 use crate::error::Error;
-use crate::protocol::json_object::ObjectWriter;
-use crate::protocol::open_ai_error::write_envelope;
+use crate::protocol::answer::json_object::ObjectWriter;
+use crate::protocol::answer::open_ai_error::write_envelope;
 
 /// Appends the body of an error response.
 pub(in crate::protocol) fn write_error(error: &Error, out: &mut String) {

@@ -5,8 +5,8 @@
 use super::custom_input::CustomInput;
 use super::stream::ResponsesWriter;
 use crate::event::{Delta, FinishReason, TokenLogprob};
-use crate::protocol::fold::{Block, Call, Fold};
-use crate::protocol::json_object::{ObjectWriter, write_array, write_object};
+use crate::protocol::answer::json_object::{ObjectWriter, write_array, write_object};
+use crate::protocol::{Block, Call, Fold};
 
 /// The kinds of output items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

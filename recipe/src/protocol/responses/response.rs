@@ -4,9 +4,9 @@ use super::error::write_failure;
 use super::item::{Stage, status};
 use super::stream::ResponsesWriter;
 use crate::event::FinishReason;
-use crate::protocol::json_object::{ObjectWriter, write_json, write_object};
-use crate::protocol::usage::Usage;
-use crate::protocol::writer::Answer;
+use crate::protocol::Usage;
+use crate::protocol::answer::json_object::{ObjectWriter, write_json, write_object};
+use crate::protocol::answer::writer::Answer;
 
 /// Settings that the object repeats, with their values where the request said nothing, in wire order and between the
 /// members that each answer fills.

@@ -11,12 +11,13 @@ use super::response::answer_status;
 use crate::error::Error;
 use crate::event::{Event, Finish};
 use crate::protocol::AnswerConfig;
-use crate::protocol::fold::{Block, Fold};
-use crate::protocol::json_object::ObjectWriter;
-use crate::protocol::logprobs::{LogprobPrinter, Vocabulary};
+use crate::protocol::Usage;
+use crate::protocol::answer::json_object::ObjectWriter;
+use crate::protocol::answer::logprobs::LogprobPrinter;
+use crate::protocol::answer::writer::{Answer, Choice, Writer};
 use crate::protocol::sse::{write_comment, write_named_frame};
-use crate::protocol::usage::Usage;
-use crate::protocol::writer::{Answer, Choice, Writer};
+use crate::protocol::{Block, Fold};
+use crate::tokenizer::Tokenizer;
 
 /// Writes an answer as events of items.
 #[derive(Debug)]
@@ -39,8 +40,8 @@ struct OpenItem {
 
 impl ResponsesWriter {
     /// A writer for `config`.
-    pub(in crate::protocol) fn new(config: AnswerConfig, vocabulary: Option<Arc<dyn Vocabulary>>) -> Self {
-        Self { config, logprobs: LogprobPrinter::new(vocabulary), sequence: 0, open: None }
+    pub(in crate::protocol) fn new(config: AnswerConfig, tokenizer: Option<Arc<Tokenizer>>) -> Self {
+        Self { config, logprobs: LogprobPrinter::new(tokenizer), sequence: 0, open: None }
     }
 
     /// A frame with the next sequence number.
