@@ -10,7 +10,7 @@ use crate::json::{NumberValue, Object, Value, write_compact};
 
 /// A place in the body, as a chain of steps that lives on the stack; it becomes text only for an error.
 #[derive(Debug, Clone, Copy)]
-pub enum Path<'p> {
+pub(crate) enum Path<'p> {
     /// The whole body.
     Root,
     /// A member of an object.
@@ -32,51 +32,51 @@ impl fmt::Display for Path<'_> {
 
 /// A value and where it stands.
 #[derive(Debug, Clone, Copy)]
-pub struct Node<'p, 'v> {
+pub(crate) struct Node<'p, 'v> {
     /// The value.
-    pub value: &'v Value<'v>,
+    pub(crate) value: &'v Value<'v>,
     /// Its place.
-    pub path: &'p Path<'p>,
+    pub(crate) path: &'p Path<'p>,
 }
 
 impl<'p, 'v> Node<'p, 'v> {
     /// An error of kind `code` here.
-    pub fn fault(&self, code: ErrorCode, values: &[(&str, &dyn fmt::Display)]) -> Error {
+    pub(crate) fn fault(&self, code: ErrorCode, values: &[(&str, &dyn fmt::Display)]) -> Error {
         Error::new(code, self.path.to_string(), values)
     }
 
     /// The error for a value of the wrong type.
-    pub fn wrong_type(&self, expected: &str) -> Error {
+    pub(crate) fn wrong_type(&self, expected: &str) -> Error {
         self.fault(ErrorCode::InvalidType, &[("expected", &expected), ("found", &describe(self.value))])
     }
 
     /// The error for a value that is none of the known ones.
-    pub fn unknown(&self, expected: &str) -> Error {
+    pub(crate) fn unknown(&self, expected: &str) -> Error {
         self.fault(ErrorCode::UnknownValue, &[("expected", &expected), ("found", &describe(self.value))])
     }
 
     /// The error for a number outside its range.
-    pub fn out_of_range(&self, expected: &str) -> Error {
+    pub(crate) fn out_of_range(&self, expected: &str) -> Error {
         self.fault(ErrorCode::OutOfRange, &[("expected", &expected), ("found", &describe(self.value))])
     }
 
     /// The string here.
-    pub fn string(&self) -> Result<&'v str, Error> {
+    pub(crate) fn string(&self) -> Result<&'v str, Error> {
         self.value.as_str().ok_or_else(|| self.wrong_type("a string"))
     }
 
     /// The items here.
-    pub fn array(&self) -> Result<&'v [Value<'v>], Error> {
+    pub(crate) fn array(&self) -> Result<&'v [Value<'v>], Error> {
         self.value.as_array().ok_or_else(|| self.wrong_type("an array"))
     }
 
     /// The object here.
-    pub fn object(&self) -> Result<&'v Object<'v>, Error> {
+    pub(crate) fn object(&self) -> Result<&'v Object<'v>, Error> {
         self.value.as_object().ok_or_else(|| self.wrong_type("an object"))
     }
 
     /// Reads a member of the object here; one that is absent reads as the type's absent value, if it has one.
-    pub fn member<T: Wire<'v>>(&self, key: &str) -> Result<T, Error> {
+    pub(crate) fn member<T: Wire<'v>>(&self, key: &str) -> Result<T, Error> {
         let path = Path::Key(self.path, key);
         match self.object()?.get(key) {
             Some(value) => T::read(Node { value, path: &path }),
@@ -86,7 +86,7 @@ impl<'p, 'v> Node<'p, 'v> {
 }
 
 /// What a value is, for an error message.
-pub fn describe(value: &Value<'_>) -> String {
+pub(crate) fn describe(value: &Value<'_>) -> String {
     match value {
         Value::Array(_) => "an array".to_owned(),
         Value::Object(_) => "an object".to_owned(),
@@ -99,7 +99,7 @@ pub fn describe(value: &Value<'_>) -> String {
 }
 
 /// A type that can be read from a body and described by a JSON Schema.
-pub trait Wire<'v>: Sized {
+pub(crate) trait Wire<'v>: Sized {
     /// Reads the value.
     fn read(node: Node<'_, 'v>) -> Result<Self, Error>;
 
@@ -113,7 +113,7 @@ pub trait Wire<'v>: Sized {
 }
 
 /// A schema from members.
-pub fn schema_object<const N: usize>(members: [(&'static str, Value<'static>); N]) -> Value<'static> {
+pub(crate) fn schema_object<const N: usize>(members: [(&'static str, Value<'static>); N]) -> Value<'static> {
     Value::Object(members.into_iter().collect())
 }
 
@@ -257,6 +257,7 @@ macro_rules! wire_object {
     }) => {
         $(#[$doc])*
         #[derive(Debug, Clone)]
+        #[allow(dead_code, reason = "some members are only checked")]
         $visibility struct $name<$life> {
             $($(#[doc = $field_doc])* $visibility $field: $type,)*
             #[doc(hidden)]

@@ -29,10 +29,10 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// All of them.
+    /// All protocols.
     pub const ALL: [Protocol; 3] = [Protocol::ChatCompletions, Protocol::Responses, Protocol::Messages];
 
-    /// Name in code, options and command lines.
+    /// The protocol's name in options and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Protocol::ChatCompletions => "chat_completions",
@@ -41,7 +41,7 @@ impl Protocol {
         }
     }
 
-    /// The protocol with this name.
+    /// The protocol called `name`.
     pub fn from_name(name: &str) -> Option<Protocol> {
         Protocol::ALL.into_iter().find(|protocol| protocol.name() == name)
     }

@@ -95,7 +95,7 @@ pub(super) struct Encoder {
     byte_pairs: Vec<u32>,
     pairs: PairTable,
     /// Id that each merge produces, by rank.
-    merged: Vec<u32>,
+    results: Vec<u32>,
 }
 
 impl Encoder {
@@ -104,8 +104,8 @@ impl Encoder {
         let pairs = PairTable::new(merges);
         let byte_pairs = byte_ids.iter().flat_map(|&left| byte_ids.iter().map(move |&right| (left, right)));
         let byte_pairs = byte_pairs.map(|(left, right)| pairs.rank(left, right)).collect();
-        let merged = merges.iter().map(|step| step.merged).collect();
-        Self { byte_ids: *byte_ids, byte_pairs, pairs, merged }
+        let results = merges.iter().map(|merge| merge.merged).collect();
+        Self { byte_ids: *byte_ids, byte_pairs, pairs, results }
     }
 
     #[inline]
@@ -146,7 +146,7 @@ impl Encoder {
             ids.copy_within(at + 1.., at);
             ranks.copy_within(at + 1.., at);
             length -= 1;
-            let merged = self.merged.get(lowest as usize).copied().unwrap_or(0);
+            let merged = self.results.get(lowest as usize).copied().unwrap_or(0);
             let following = if at + 1 < length { ids.get(at + 1).copied() } else { None };
             let before = at.checked_sub(1).and_then(|before| ids.get(before)).copied();
             if let Some(id) = ids.get_mut(at) {
@@ -175,7 +175,7 @@ impl Encoder {
             if candidate(&list, at) != Some(entry) {
                 continue;
             }
-            list.join(at, self.merged.get(rank as usize).copied().unwrap_or(0));
+            list.join(at, self.results.get(rank as usize).copied().unwrap_or(0));
             heap.extend(list.previous(at).and_then(|before| candidate(&list, before)));
             heap.extend(candidate(&list, at));
         }
@@ -246,10 +246,10 @@ mod tests {
         loop {
             let found = merges.iter().find_map(|merge| {
                 let at = ids.array_windows().position(|&[left, right]| (left, right) == (merge.left, merge.right))?;
-                Some((at, merge.merged))
+                Some((at, merge))
             });
-            let Some((at, merged)) = found else { return ids };
-            ids.splice(at..at + 2, [merged]);
+            let Some((at, merge)) = found else { return ids };
+            ids.splice(at..at + 2, [merge.merged]);
         }
     }
 

@@ -6,12 +6,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-
 use super::added::{AddedToken, AddedTokens};
 use super::bpe::{Encoder, MAXIMUM_ENTRIES, MAXIMUM_MERGES, Merge};
 use super::words::{TokenBytes, WordTable};
 use super::{Tokenizer, Vocabulary};
+use crate::json::{Object, Value, parse};
 
 /// The expressions of the three `Split` steps, in order, as the file spells them.
 const SPLITS: [&str; 3] = [
@@ -42,17 +41,40 @@ impl std::error::Error for LoadError {}
 
 /// See [`Tokenizer::from_json`].
 pub(super) fn from_json(bytes: &[u8]) -> Result<Tokenizer, LoadError> {
-    let file: Value =
-        serde_json::from_slice(bytes).map_err(|error| LoadError::new(format!("it is not JSON: {error}")))?;
+    let file = parse(bytes).map_err(|error| LoadError::new(format!("it is not JSON: {error}")))?;
     check_pipeline(&file)?;
-    let model = &file["model"];
-    let added = AddedTokens::new(added_tokens(&file["added_tokens"])?)?;
-    let tokens = token_bytes(object(model, "model.vocab", "vocab")?, &added)?;
+    let model = member(&file, "model");
+    let added = AddedTokens::new(added_tokens(member(&file, "added_tokens"))?)?;
+    let vocabulary =
+        member(model, "vocab").as_object().ok_or_else(|| LoadError::new("model.vocab must be an object"))?;
+    let tokens = token_bytes(vocabulary, &added)?;
     let all_words = WordTable::new(&tokens, ids(&tokens));
     let merges = merges(model, &tokens, &all_words)?;
     let encoder = Encoder::new(&byte_ids(&tokens, &all_words)?, &merges);
-    let words = if model["ignore_merges"] == true { all_words } else { reachable_words(&tokens, all_words, &encoder) };
+    let words =
+        if is_true(member(model, "ignore_merges")) { all_words } else { reachable_words(&tokens, all_words, &encoder) };
     Ok(Tokenizer { vocabulary: Arc::new(Vocabulary { tokens, words, encoder }), added: Arc::new(added) })
+}
+
+/// What an object has under `name`; null when it has nothing, or is no object.
+fn member<'file>(value: &'file Value<'file>, name: &str) -> &'file Value<'file> {
+    static NULL: Value<'static> = Value::Null;
+    value.get(name).unwrap_or(&NULL)
+}
+
+fn is(value: &Value, text: &str) -> bool {
+    value.as_str() == Some(text)
+}
+
+fn is_true(value: &Value) -> bool {
+    *value == Value::Bool(true)
+}
+
+fn token_id(value: &Value) -> Option<u32> {
+    match value {
+        Value::Number(number) => number.literal().parse().ok(),
+        _ => None,
+    }
 }
 
 /// Refuses whatever changes ids and is not implemented. Post-processors add nothing to what this module returns.
@@ -60,69 +82,75 @@ fn check_pipeline(file: &Value) -> Result<(), LoadError> {
     let expect = |path: &str, wanted: &str, met: bool| {
         if met { Ok(()) } else { Err(LoadError::new(format!("{path} must be {wanted}"))) }
     };
-    let absent = |value: &Value| value.is_null();
-    expect("truncation", "absent", absent(&file["truncation"]))?;
-    expect("padding", "absent", absent(&file["padding"]))?;
-    let normalizer = &file["normalizer"];
-    let empty = normalizer["type"] == "Sequence" && normalizer["normalizers"].as_array().is_some_and(Vec::is_empty);
-    expect("normalizer", "absent or an empty Sequence", absent(normalizer) || empty)?;
+    let has = |value: &Value, name: &str, text: &str| is(member(value, name), text);
+    let lacks = |value: &Value, name: &str| *member(value, name) == Value::Null;
+    let false_in = |value: &Value, name: &str| *member(value, name) == Value::Bool(false);
+    expect("truncation", "absent", lacks(file, "truncation"))?;
+    expect("padding", "absent", lacks(file, "padding"))?;
+    let normalizer = member(file, "normalizer");
+    let empty = member(normalizer, "normalizers").as_array().is_some_and(<[_]>::is_empty);
+    let none = *normalizer == Value::Null || has(normalizer, "type", "Sequence") && empty;
+    expect("normalizer", "absent or an empty Sequence", none)?;
 
-    let pre_tokenizer = &file["pre_tokenizer"];
-    let steps = pre_tokenizer["pretokenizers"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let sequence = pre_tokenizer["type"] == "Sequence" && steps.len() == SPLITS.len() + 1;
+    let pre_tokenizer = member(file, "pre_tokenizer");
+    let steps = member(pre_tokenizer, "pretokenizers").as_array().unwrap_or_default();
+    let sequence = has(pre_tokenizer, "type", "Sequence") && steps.len() == SPLITS.len() + 1;
     expect("pre_tokenizer", "a Sequence of three Split steps and ByteLevel", sequence)?;
     for (number, (step, pattern)) in steps.iter().zip(SPLITS).enumerate() {
-        let same = step["type"] == "Split"
-            && step["pattern"]["Regex"] == pattern
-            && step["behavior"] == "Isolated"
-            && step["invert"] == false;
+        let same = has(step, "type", "Split")
+            && has(member(step, "pattern"), "Regex", pattern)
+            && has(step, "behavior", "Isolated")
+            && false_in(step, "invert");
         expect(&format!("pre_tokenizer step {number}"), &format!("an Isolated Split at {pattern:?}"), same)?;
     }
-    let last = steps.last().unwrap_or(&Value::Null);
-    let plain = last["type"] == "ByteLevel" && last["add_prefix_space"] == false && last["use_regex"] == false;
+    let plain = steps.last().is_some_and(|last| {
+        has(last, "type", "ByteLevel") && false_in(last, "add_prefix_space") && false_in(last, "use_regex")
+    });
     expect("the last pre_tokenizer step", "ByteLevel without add_prefix_space and use_regex", plain)?;
-    expect("decoder", "ByteLevel", file["decoder"]["type"] == "ByteLevel")?;
+    expect("decoder", "ByteLevel", has(member(file, "decoder"), "type", "ByteLevel"))?;
 
-    let model = &file["model"];
-    expect("model.type", "BPE", model["type"] == "BPE")?;
-    expect("model.dropout", "absent", absent(&model["dropout"]) || model["dropout"] == 0.0)?;
+    let model = member(file, "model");
+    expect("model.type", "BPE", has(model, "type", "BPE"))?;
+    let no_dropout = match member(model, "dropout") {
+        Value::Number(number) => number.literal().parse() == Ok(0.0),
+        other => *other == Value::Null,
+    };
+    expect("model.dropout", "absent", no_dropout)?;
     for name in ["continuing_subword_prefix", "end_of_word_suffix"] {
-        expect(&format!("model.{name}"), "absent", absent(&model[name]) || model[name] == "")?;
+        expect(&format!("model.{name}"), "absent", lacks(model, name) || has(model, name, ""))?;
     }
     Ok(())
 }
 
-fn object<'file>(parent: &'file Value, path: &str, name: &str) -> Result<&'file Map<String, Value>, LoadError> {
-    parent[name].as_object().ok_or_else(|| LoadError::new(format!("{path} must be an object")))
-}
-
 fn added_tokens(list: &Value) -> Result<Vec<AddedToken>, LoadError> {
-    let empty = Vec::new();
     let list = match list {
-        Value::Null => &empty,
+        Value::Null => &[],
         list => list.as_array().ok_or_else(|| LoadError::new("added_tokens must be an array"))?,
     };
     let token = |(index, token): (usize, &Value)| {
         let fail = |wanted: &str| LoadError::new(format!("added_tokens[{index}]{wanted}"));
-        let id = token["id"].as_u64().and_then(|id| u32::try_from(id).ok()).filter(|&id| id < u32::MAX);
-        if let Some(name) = ["single_word", "lstrip", "rstrip"].into_iter().find(|&name| token[name] == true) {
+        if let Some(name) = ["single_word", "lstrip", "rstrip"].into_iter().find(|name| is_true(member(token, name))) {
             return Err(fail(&format!(".{name} must be false")));
         }
+        let id = token_id(member(token, "id")).filter(|&id| id < u32::MAX);
         Ok(AddedToken {
             id: id.ok_or_else(|| fail(".id must be a token id"))?,
-            spelling: token["content"].as_str().ok_or_else(|| fail(".content must be a string"))?.into(),
+            spelling: member(token, "content").as_str().ok_or_else(|| fail(".content must be a string"))?.into(),
             // The reference's default: special tokens are not normalised.
-            normalized: token["normalized"].as_bool().unwrap_or(token["special"] != true),
+            normalized: match member(token, "normalized") {
+                Value::Bool(normalized) => *normalized,
+                _ => !is_true(member(token, "special")),
+            },
         })
     };
     list.iter().enumerate().map(token).collect()
 }
 
 /// Bytes of all entries by id. Entries that are added tokens stand for no text of their own.
-fn token_bytes(vocabulary: &Map<String, Value>, added: &AddedTokens) -> Result<TokenBytes, LoadError> {
+fn token_bytes(vocabulary: &Object, added: &AddedTokens) -> Result<TokenBytes, LoadError> {
     let mut entries: Vec<(u32, &str)> = Vec::with_capacity(vocabulary.len());
-    for (spelling, id) in vocabulary {
-        let id = id.as_u64().filter(|&id| id < MAXIMUM_ENTRIES as u64).and_then(|id| u32::try_from(id).ok());
+    for (spelling, id) in vocabulary.iter() {
+        let id = token_id(id).filter(|&id| (id as usize) < MAXIMUM_ENTRIES);
         let id =
             id.ok_or_else(|| LoadError::new(format!("model.vocab gives {spelling:?} no id below {MAXIMUM_ENTRIES}")))?;
         if spelling.is_empty() {
@@ -200,7 +228,7 @@ fn byte_level(spelling: &str, characters: &[Option<u8>], bytes: &mut Vec<u8>) ->
 
 /// Merges in order of rank, written `"left right"` or `["left", "right"]`.
 fn merges(model: &Value, tokens: &TokenBytes, words: &WordTable) -> Result<Vec<Merge>, LoadError> {
-    let list = model["merges"].as_array().ok_or_else(|| LoadError::new("model.merges must be an array"))?;
+    let list = member(model, "merges").as_array().ok_or_else(|| LoadError::new("model.merges must be an array"))?;
     if list.len() > MAXIMUM_MERGES {
         return Err(LoadError::new(format!("model.merges has more than {MAXIMUM_MERGES} entries")));
     }
@@ -209,8 +237,11 @@ fn merges(model: &Value, tokens: &TokenBytes, words: &WordTable) -> Result<Vec<M
     let mut merge = |rank: usize, item: &Value| {
         let fail = |what: &str| LoadError::new(format!("model.merges[{rank}] {what}"));
         let parts = match item {
-            Value::String(pair) => pair.split_once(' '),
-            pair => pair[0].as_str().zip(pair[1].as_str()),
+            Value::Array(pair) => match pair.as_slice() {
+                [left, right] => left.as_str().zip(right.as_str()),
+                _ => None,
+            },
+            pair => pair.as_str().and_then(|pair| pair.split_once(' ')),
         };
         let (left, right) = parts.ok_or_else(|| fail("must be a pair of tokens"))?;
         bytes.clear();

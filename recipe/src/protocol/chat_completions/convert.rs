@@ -130,6 +130,13 @@ fn check_prefix(request: &ChatRequest<'_>) -> Result<(), Error> {
         if request.tools.as_ref().is_some_and(|tools| !tools.is_empty()) {
             return Err(Error::new(ErrorCode::PrefixConflict, path, &[("found", &"tools")]));
         }
+        let calls = |message: &ChatMessage<'_>| match message {
+            ChatMessage::Assistant(message) => message.tool_calls.is_some(),
+            _ => false,
+        };
+        if request.messages.iter().any(calls) {
+            return Err(Error::new(ErrorCode::PrefixConflict, path, &[("found", &"tool calls")]));
+        }
         if matches!(request.response_format, Some(wire::ResponseFormat::JsonObject(_))) {
             return Err(Error::new(ErrorCode::PrefixConflict, path, &[("found", &"response_format json_object")]));
         }
@@ -146,10 +153,10 @@ fn response_format<'v>(
         None | Some(wire::ResponseFormat::Text(_)) => Ok(ResponseFormat::Text),
         Some(wire::ResponseFormat::Regex(format)) => Ok(ResponseFormat::Regex(format.regex.into())),
         Some(wire::ResponseFormat::JsonSchema(format)) => {
-            let value = format.json_schema.schema;
-            let (format, wrapper) = (Path::Key(body.path, "response_format"), "json_schema");
-            let wrapper = Path::Key(&format, wrapper);
-            schema::check_schema(Node { value, path: &Path::Key(&wrapper, "schema") })?;
+            let (path, value) = (Path::Key(body.path, "response_format"), format.json_schema.schema);
+            let wrapper = Path::Key(&path, "json_schema");
+            let node = Node { value, path: &Path::Key(&wrapper, "schema") };
+            schema::check_format(node, format.json_schema.strict)?;
             Ok(ResponseFormat::JsonSchema(Cow::Borrowed(value)))
         }
         Some(wire::ResponseFormat::JsonObject(_)) => {

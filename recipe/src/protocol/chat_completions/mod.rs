@@ -2,7 +2,7 @@
 
 mod convert;
 mod error;
-pub mod request;
+mod request;
 mod response;
 mod stream;
 

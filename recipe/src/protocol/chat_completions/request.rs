@@ -202,6 +202,8 @@ wire_object! {
     pub struct JsonSchema<'v> {
         /// The schema.
         schema: &'v Value<'v>,
+        /// Whether the schema must be one that can be enforced in full.
+        strict: Option<bool>,
     }
 }
 

@@ -4,14 +4,21 @@ use crate::error::{Error, ErrorCode};
 use crate::json::{NumberValue, Value};
 use crate::wire::Node;
 
+use super::strict;
+
 /// Checks the schema here: its form, its references within itself, its regular expressions.
 ///
 /// `$schema` may name draft 4, 6, 7, 2019-09 or 2020-12; without it the latest applies.
-pub(in crate::protocol) fn check_schema(node: Node<'_, '_>) -> Result<(), Error> {
+fn check_schema(node: Node<'_, '_>) -> Result<(), Error> {
     match jsonschema::validator_for(&to_library(node.value)) {
         Ok(_) => Ok(()),
         Err(error) => Err(node.fault(ErrorCode::InvalidSchema, &[("detail", &error)])),
     }
+}
+
+/// Checks the schema of a response format.
+pub(in crate::protocol) fn check_format(node: Node<'_, '_>, strict: Option<bool>) -> Result<(), Error> {
+    if strict == Some(true) { strict::check_format(node) } else { check_schema(node) }
 }
 
 /// Checks the parameters of a tool: a schema whose top level is an object.

@@ -40,15 +40,16 @@ pub(in crate::protocol) struct Declaration<'p, 'v> {
 }
 
 impl<'v> Declaration<'_, 'v> {
-    /// Checks the schema, and rewrites it for a strict tool.
-    pub fn into_tool(self) -> Result<Tool<'v>, Error> {
+    /// Checks the schema; a strict tool's is rewritten.
+    pub(in crate::protocol) fn into_tool(self) -> Result<Tool<'v>, Error> {
         let is_strict = self.strict == Some(true);
         let parameters = match self.parameters {
             None if is_strict => strict::no_parameters(),
             None => Value::Object(Object::default()),
+            Some(node) if is_strict => strict::rewrite(node)?,
             Some(node) => {
                 schema::check_parameters(node)?;
-                if is_strict { strict::rewrite(node)? } else { node.value.borrowed() }
+                node.value.borrowed()
             }
         };
         let Declaration { name, description, strict, deferred, .. } = self;
