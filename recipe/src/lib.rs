@@ -2,6 +2,7 @@
 
 pub mod codec;
 pub mod conversation;
+pub mod decoder;
 pub mod error;
 pub mod event;
 pub mod json;

@@ -1,5 +1,7 @@
 //! The law of all protocols: a client that puts a stream together holds the response that is not streamed.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod writers_support;
 
 use std::collections::BTreeMap;

@@ -1,5 +1,7 @@
 //! Responses: which frames each event gives.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod writers_support;
 
 use std::collections::BTreeMap;

@@ -40,14 +40,8 @@ pub(super) struct Broken {
 
 /// Padding has no place in prompts, so it is no [`Special`].
 const PADDING: &str = "<｜▁pad▁｜>";
-const HIDDEN: [Special; 6] = [
-    Special::Bos,
-    Special::Eos,
-    Special::User,
-    Special::Assistant,
-    Special::System,
-    Special::LatestReminder,
-];
+const HIDDEN: [Special; 6] =
+    [Special::Bos, Special::Eos, Special::User, Special::Assistant, Special::System, Special::LatestReminder];
 
 #[derive(Debug)]
 struct Pattern {

@@ -240,7 +240,9 @@ impl Machine {
         match self.state {
             State::Tag(..) => 0,
             State::Value(_) | State::Object(_) => until(bytes, is_mark),
-            State::Prose if self.gate.is_open() || !self.is_live() => until(bytes, |byte| is_mark(byte) || byte == b'\n'),
+            State::Prose if self.gate.is_open() || !self.is_live() => {
+                until(bytes, |byte| is_mark(byte) || byte == b'\n')
+            }
             State::Prose if !self.gate.is_idle() || self.prose.newlines > 0 => 0,
             State::Prose => {
                 let starts = self.gate.starts();

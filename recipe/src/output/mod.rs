@@ -128,7 +128,8 @@ impl OutputParser {
             OutputPiece::Special(special, spelling) => {
                 self.flush_hold();
                 let start = self.entered();
-                let is_shown = matches!(special, OutputSpecial::ThinkingEnd | OutputSpecial::Dsml | OutputSpecial::Visible);
+                let is_shown =
+                    matches!(special, OutputSpecial::ThinkingEnd | OutputSpecial::Dsml | OutputSpecial::Visible);
                 let length = if is_shown { spelling.len() as u64 } else { 0 };
                 self.add_token(start, start + length, id, logprob);
                 self.special(special, spelling);

@@ -1,4 +1,5 @@
 //! What the tests of the writers share: short names for events, and readers of what was written.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use recipe::event::{Delta, Event, Finish, FinishReason, TokenCounts, TokenLogprob};
