@@ -69,7 +69,8 @@ impl Decoder {
         let echo = match echo {
             None => None,
             Some(text) => {
-                let value = json::parse(text.as_bytes()).map_err(|error| argument_error("echo", "JSON text", &error.to_string()))?;
+                let value = json::parse(text.as_bytes())
+                    .map_err(|error| argument_error("echo", "JSON text", &error.to_string()))?;
                 Some(value.into_owned())
             }
         };
@@ -145,12 +146,7 @@ impl Decoder {
 
     /// Ends a choice: "stop", "length", "content_filter", or None where the backend ended without a word.
     #[pyo3(signature = (reason, choice=0))]
-    fn finish<'py>(
-        &mut self,
-        py: Python<'py>,
-        reason: Option<&str>,
-        choice: usize,
-    ) -> PyResult<Bound<'py, PyBytes>> {
+    fn finish<'py>(&mut self, py: Python<'py>, reason: Option<&str>, choice: usize) -> PyResult<Bound<'py, PyBytes>> {
         let reason = match reason {
             Some("stop") => BackendFinish::Stop,
             Some("length") => BackendFinish::Length,
@@ -200,7 +196,7 @@ impl Decoder {
     #[getter]
     fn usage(&self) -> (u64, u64, u64) {
         let usage = self.decoder.usage();
-        (usage.prompt_tokens, usage.cached_tokens, usage.output_tokens)
+        (usage.prompt, usage.cached, usage.output)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::wire::{Node, Path, Wire, schema_object, wire_object, wire_tagged, wir
 
 wire_object! {
     /// A conversation. Members that are not listed are ignored.
-    pub struct ConversationForm<'v> {
+    pub(crate) struct ConversationForm<'v> {
         /// The messages in order.
         messages: Vec<MessageForm<'v>>,
         /// Declared tools.
@@ -37,7 +37,7 @@ wire_object! {
 
 wire_words! {
     /// Whether tools may be called.
-    pub enum ChoiceWord {
+    pub(crate) enum ChoiceWord {
         /// The model decides.
         Auto = "auto",
         /// No calls.
@@ -49,7 +49,7 @@ wire_words! {
 
 wire_words! {
     /// How hard the model thinks.
-    pub enum EffortForm {
+    pub(crate) enum EffortForm {
         /// Briefly.
         Low = "low",
         /// The usual.
@@ -63,7 +63,7 @@ wire_words! {
 
 wire_words! {
     /// Form of the answer.
-    pub enum FormatWord {
+    pub(crate) enum FormatWord {
         /// Free text.
         Text = "text",
         /// Any JSON object.
@@ -73,7 +73,7 @@ wire_words! {
 
 wire_tagged! {
     /// A message.
-    pub enum MessageForm<'v> by "role" {
+    pub(crate) enum MessageForm<'v> by "role" {
         /// Instructions.
         System(SystemForm<'v>) = "system",
         /// The user.
@@ -89,7 +89,7 @@ wire_tagged! {
 
 wire_object! {
     /// Instructions.
-    pub struct SystemForm<'v> {
+    pub(crate) struct SystemForm<'v> {
         /// The text. Spellings of the image token in it stand for the images, as far as there are any.
         content: Option<&'v str>,
         /// URLs of the images.
@@ -101,7 +101,7 @@ wire_object! {
 
 wire_object! {
     /// A message of text and images.
-    pub struct TextForm<'v> {
+    pub(crate) struct TextForm<'v> {
         /// The text. Spellings of the image token in it stand for the images, as far as there are any.
         content: Option<&'v str>,
         /// URLs of the images.
@@ -111,7 +111,7 @@ wire_object! {
 
 wire_object! {
     /// A turn of the model.
-    pub struct AssistantForm<'v> {
+    pub(crate) struct AssistantForm<'v> {
         /// What it said.
         content: Option<&'v str>,
         /// URLs of the images.
@@ -127,7 +127,7 @@ wire_object! {
 
 wire_object! {
     /// The result of a call.
-    pub struct ResultForm<'v> {
+    pub(crate) struct ResultForm<'v> {
         /// What the tool returned.
         content: Option<&'v str>,
         /// URLs of the images.
@@ -139,7 +139,7 @@ wire_object! {
 
 wire_object! {
     /// A tool.
-    pub struct ToolForm<'v> {
+    pub(crate) struct ToolForm<'v> {
         /// Its name.
         name: &'v str,
         /// What it does.
@@ -155,7 +155,7 @@ wire_object! {
 
 wire_object! {
     /// A call with its parts named.
-    pub struct NamedCall<'v> {
+    pub(crate) struct NamedCall<'v> {
         /// Its id.
         id: Option<&'v str>,
         /// Name of the tool.
@@ -167,7 +167,7 @@ wire_object! {
 
 /// A call: an object, or its three parts `[id, name, arguments]`.
 #[derive(Debug, Clone)]
-pub struct CallForm<'v>(NamedCall<'v>);
+pub(crate) struct CallForm<'v>(NamedCall<'v>);
 
 impl<'v> Wire<'v> for CallForm<'v> {
     fn read(node: Node<'_, 'v>) -> Result<Self, Error> {

@@ -221,4 +221,14 @@ error_codes! {
     ContextLengthExceeded = "context_length_exceeded", 400, "the context holds {limit} tokens, but {sum} were asked for: {prompt} of the prompt and {completion} to generate";
     /// The tokenizer lacks a control token of the format.
     UnknownControlToken = "unknown_control_token", 500, "the tokenizer has no control token {found}";
+    /// The backend sent a token that does not exist.
+    UnknownToken = "unknown_token", 500, "the backend sent token {found}, which is not in the vocabulary";
+    /// The backend sent tokens and log probabilities that do not pair up.
+    LogprobsMismatch = "logprobs_mismatch", 500, "the backend sent {found} log probabilities for {expected} tokens";
+    /// Tokens came for an answer that can only take text.
+    TokenizerMissing = "tokenizer_missing", 500, "the backend sent tokens, but the answer has no tokenizer";
+    /// Output came for a choice that the answer does not have.
+    UnknownChoice = "unknown_choice", 500, "the backend sent output for choice {found} of an answer with {limit}";
+    /// The backend broke off.
+    BackendFailed = "backend_failed", 500, "the backend failed: {detail}";
 }

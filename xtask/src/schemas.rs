@@ -1,6 +1,7 @@
 //! JSON Schemas of what the codec reads.
 
 use recipe::json::{Value, write_pretty};
+use recipe::protocol::Protocol;
 use recipe::schema;
 
 use crate::Generated;
@@ -14,9 +15,9 @@ pub fn all() -> Vec<Generated> {
         Generated { path, text }
     };
     vec![
-        file("schemas/chat_completions.request.json", &schema::chat_completions_request()),
-        file("schemas/responses.request.json", &schema::responses_request()),
-        file("schemas/messages.request.json", &schema::messages_request()),
+        file("schemas/chat_completions.request.json", &schema::request(Protocol::ChatCompletions)),
+        file("schemas/responses.request.json", &schema::request(Protocol::Responses)),
+        file("schemas/messages.request.json", &schema::request(Protocol::Messages)),
         file("schemas/conversation.json", &schema::conversation()),
     ]
 }

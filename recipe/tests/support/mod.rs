@@ -3,8 +3,9 @@
 use std::fmt::Debug;
 use std::sync::{Arc, OnceLock};
 
-use recipe::codec::{Constraint, Encoded, Options, encode, encode_conversation};
+use recipe::codec::{Options, encode, encode_conversation};
 use recipe::conversation::{Detail, ImageData, ImageSource};
+use recipe::encoded::{Constraint, Encoded};
 use recipe::error::Error;
 use recipe::json::{NumberValue, Value, write_compact};
 use recipe::model::Version;

@@ -6,7 +6,7 @@ use crate::wire::{wire_object, wire_tagged, wire_words};
 
 wire_tagged! {
     /// A block of a message.
-    pub enum Block<'v> by "type" {
+    pub(crate) enum Block<'v> by "type" {
         /// Text.
         Text(TextBlock<'v>) = "text",
         /// An image.
@@ -47,7 +47,7 @@ impl Block<'_> {
 
 wire_object! {
     /// Text.
-    pub struct TextBlock<'v> {
+    pub(crate) struct TextBlock<'v> {
         /// The text.
         text: &'v str,
     }
@@ -55,7 +55,7 @@ wire_object! {
 
 wire_object! {
     /// An image.
-    pub struct ImageBlock<'v> {
+    pub(crate) struct ImageBlock<'v> {
         /// Where it comes from.
         source: ImageBlockSource<'v>,
     }
@@ -63,7 +63,7 @@ wire_object! {
 
 wire_tagged! {
     /// Where an image comes from.
-    pub enum ImageBlockSource<'v> by "type" {
+    pub(crate) enum ImageBlockSource<'v> by "type" {
         /// From this very request.
         Base64(Base64Image<'v>) = "base64",
         /// From the web.
@@ -75,7 +75,7 @@ wire_tagged! {
 
 wire_object! {
     /// An image in base64.
-    pub struct Base64Image<'v> {
+    pub(crate) struct Base64Image<'v> {
         /// Its kind.
         media_type: ImageMediaType,
         /// Its bytes, padded and without white space.
@@ -85,7 +85,7 @@ wire_object! {
 
 wire_words! {
     /// Kinds of images.
-    pub enum ImageMediaType {
+    pub(crate) enum ImageMediaType {
         /// JPEG.
         Jpeg = "image/jpeg",
         /// JPEG.
@@ -114,7 +114,7 @@ impl ImageMediaType {
 
 wire_object! {
     /// An image on the web.
-    pub struct UrlImage<'v> {
+    pub(crate) struct UrlImage<'v> {
         /// `http` or `https`.
         url: &'v str,
     }
@@ -122,7 +122,7 @@ wire_object! {
 
 wire_object! {
     /// An image in a file.
-    pub struct FileImage<'v> {
+    pub(crate) struct FileImage<'v> {
         /// Not supported.
         file_id: &'v str,
     }
@@ -130,7 +130,7 @@ wire_object! {
 
 wire_object! {
     /// A document.
-    pub struct DocumentBlock<'v> {
+    pub(crate) struct DocumentBlock<'v> {
         /// Where it comes from; only `media_type` is read.
         source: Option<&'v Value<'v>>,
     }
@@ -138,7 +138,7 @@ wire_object! {
 
 wire_object! {
     /// What the model thought.
-    pub struct ThinkingBlock<'v> {
+    pub(crate) struct ThinkingBlock<'v> {
         /// The text.
         thinking: &'v str,
         /// Accepted, without effect.
@@ -148,12 +148,12 @@ wire_object! {
 
 wire_object! {
     /// A call or a result of a server tool. It is left out or refused, whatever it holds.
-    pub struct ServerBlock<'v> {}
+    pub(crate) struct ServerBlock<'v> {}
 }
 
 wire_object! {
     /// A call.
-    pub struct ToolUseBlock<'v> {
+    pub(crate) struct ToolUseBlock<'v> {
         /// Its id.
         id: &'v str,
         /// Which tool.
@@ -165,7 +165,7 @@ wire_object! {
 
 wire_object! {
     /// The result of a call.
-    pub struct ToolResultBlock<'v> {
+    pub(crate) struct ToolResultBlock<'v> {
         /// Which call it answers.
         tool_use_id: &'v str,
         /// What the tool returned.
@@ -175,7 +175,7 @@ wire_object! {
 
 wire_tagged! {
     /// A block of a result.
-    pub enum ResultBlock<'v> by "type" {
+    pub(crate) enum ResultBlock<'v> by "type" {
         /// Text.
         Text(TextBlock<'v>) = "text",
         /// An image.
@@ -189,7 +189,7 @@ wire_tagged! {
 
 wire_object! {
     /// Names a tool that was found.
-    pub struct ToolReferenceBlock<'v> {
+    pub(crate) struct ToolReferenceBlock<'v> {
         /// A declared tool.
         tool_name: &'v str,
     }
@@ -197,7 +197,7 @@ wire_object! {
 
 wire_object! {
     /// Shows a deferred tool from here on.
-    pub struct ToolAdditionBlock<'v> {
+    pub(crate) struct ToolAdditionBlock<'v> {
         /// Which.
         tool: AddedTool<'v>,
     }
@@ -205,7 +205,7 @@ wire_object! {
 
 wire_tagged! {
     /// A tool that is shown.
-    pub enum AddedTool<'v> by "type" {
+    pub(crate) enum AddedTool<'v> by "type" {
         /// By its name.
         ToolReference(NamedTool<'v>) = "tool_reference",
     }
@@ -213,7 +213,7 @@ wire_tagged! {
 
 wire_object! {
     /// The name of a tool.
-    pub struct NamedTool<'v> {
+    pub(crate) struct NamedTool<'v> {
         /// A declared tool.
         name: &'v str,
     }

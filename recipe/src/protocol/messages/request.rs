@@ -9,7 +9,7 @@ use super::blocks::{Block, TextBlock};
 
 wire_object! {
     /// A Messages request. Members that are not listed are ignored.
-    pub struct MessagesRequest<'v> {
+    pub(crate) struct MessagesRequest<'v> {
         /// Name of a served model.
         model: &'v str,
         /// The conversation.
@@ -41,7 +41,7 @@ wire_object! {
 
 wire_object! {
     /// A message.
-    pub struct MessagesMessage<'v> {
+    pub(crate) struct MessagesMessage<'v> {
         /// Who speaks.
         role: Role,
         /// What was said.
@@ -51,7 +51,7 @@ wire_object! {
 
 wire_words! {
     /// Who speaks.
-    pub enum Role {
+    pub(crate) enum Role {
         /// The user, and results of tools.
         User = "user",
         /// The model.
@@ -63,7 +63,7 @@ wire_words! {
 
 wire_tagged! {
     /// A block of the instructions.
-    pub enum SystemBlock<'v> by "type" {
+    pub(crate) enum SystemBlock<'v> by "type" {
         /// Text.
         Text(TextBlock<'v>) = "text",
     }
@@ -71,7 +71,7 @@ wire_tagged! {
 
 wire_object! {
     /// A declared tool.
-    pub struct MessagesTool<'v> {
+    pub(crate) struct MessagesTool<'v> {
         /// Only server tools have a type.
         kind as "type": Option<&'v str>,
         /// Up to 128 letters, digits, `_` and `-`.
@@ -87,7 +87,7 @@ wire_object! {
 
 wire_object! {
     /// Whether the model must, may or must not call tools.
-    pub struct MessagesToolChoice<'v> {
+    pub(crate) struct MessagesToolChoice<'v> {
         /// The kind of choice.
         kind as "type": ChoiceType,
         /// Which tool, for the kind `tool`.
@@ -99,7 +99,7 @@ wire_object! {
 
 wire_words! {
     /// Kinds of tool choice.
-    pub enum ChoiceType {
+    pub(crate) enum ChoiceType {
         /// The model decides.
         Auto = "auto",
         /// As `auto`.
@@ -113,7 +113,7 @@ wire_words! {
 
 wire_object! {
     /// Who is asking.
-    pub struct Metadata<'v> {
+    pub(crate) struct Metadata<'v> {
         /// The end user.
         user_id: Option<&'v str>,
     }
@@ -121,7 +121,7 @@ wire_object! {
 
 wire_object! {
     /// Settings of the answer.
-    pub struct OutputConfig<'v> {
+    pub(crate) struct OutputConfig<'v> {
         /// How hard the model thinks.
         effort: Option<EffortWord>,
         /// Form of the answer.

@@ -10,7 +10,7 @@ use super::tools::ResponsesTool;
 
 /// An input item. Kinds that are not known are kept by their word only.
 #[derive(Debug, Clone)]
-pub enum InputItem<'v> {
+pub(crate) enum InputItem<'v> {
     /// A message; the kind of an item that has a role and no type.
     Message(MessageItem<'v>),
     /// What the model thought.
@@ -64,7 +64,7 @@ impl<'v> Wire<'v> for InputItem<'v> {
 
 wire_object! {
     /// A message.
-    pub struct MessageItem<'v> {
+    pub(crate) struct MessageItem<'v> {
         /// Who speaks.
         role: ItemRole,
         /// What was said.
@@ -74,7 +74,7 @@ wire_object! {
 
 wire_words! {
     /// Who speaks.
-    pub enum ItemRole {
+    pub(crate) enum ItemRole {
         /// The user.
         User = "user",
         /// The model.
@@ -88,7 +88,7 @@ wire_words! {
 
 wire_tagged! {
     /// A piece of a message.
-    pub enum ContentPart<'v> by "type" {
+    pub(crate) enum ContentPart<'v> by "type" {
         /// Text.
         InputText(TextPart<'v>) = "input_text",
         /// Text of the model.
@@ -102,7 +102,7 @@ wire_tagged! {
 
 wire_object! {
     /// Text.
-    pub struct TextPart<'v> {
+    pub(crate) struct TextPart<'v> {
         /// The text.
         text: &'v str,
     }
@@ -110,7 +110,7 @@ wire_object! {
 
 wire_object! {
     /// An image.
-    pub struct ImagePart<'v> {
+    pub(crate) struct ImagePart<'v> {
         /// `http`, `https`, or `data` in base64.
         image_url: Option<&'v str>,
         /// Not supported.
@@ -122,12 +122,12 @@ wire_object! {
 
 wire_object! {
     /// A file, of which nothing is read.
-    pub struct InputFile<'v> {}
+    pub(crate) struct InputFile<'v> {}
 }
 
 wire_object! {
     /// What the model thought.
-    pub struct ReasoningItem<'v> {
+    pub(crate) struct ReasoningItem<'v> {
         /// The text.
         content: Option<Vec<ReasoningPart<'v>>>,
         /// A summary; read where there is no text.
@@ -137,7 +137,7 @@ wire_object! {
 
 wire_tagged! {
     /// A piece of reasoning.
-    pub enum ReasoningPart<'v> by "type" {
+    pub(crate) enum ReasoningPart<'v> by "type" {
         /// Text.
         Text(TextPart<'v>) = "reasoning_text",
     }
@@ -145,7 +145,7 @@ wire_tagged! {
 
 wire_object! {
     /// A call of a function.
-    pub struct FunctionCallItem<'v> {
+    pub(crate) struct FunctionCallItem<'v> {
         /// Its id.
         call_id: &'v str,
         /// Name of the function.
@@ -159,7 +159,7 @@ wire_object! {
 
 wire_object! {
     /// A call of a tool that takes free text.
-    pub struct CustomToolCallItem<'v> {
+    pub(crate) struct CustomToolCallItem<'v> {
         /// Its id.
         call_id: &'v str,
         /// Name of the tool.
@@ -171,7 +171,7 @@ wire_object! {
 
 wire_object! {
     /// The result of a call.
-    pub struct OutputItem<'v> {
+    pub(crate) struct OutputItem<'v> {
         /// Which call it answers.
         call_id: &'v str,
         /// What the tool returned.
@@ -181,7 +181,7 @@ wire_object! {
 
 wire_tagged! {
     /// A piece of a result.
-    pub enum OutputPart<'v> by "type" {
+    pub(crate) enum OutputPart<'v> by "type" {
         /// Text.
         InputText(TextPart<'v>) = "input_text",
         /// An image.
@@ -193,7 +193,7 @@ wire_tagged! {
 
 wire_object! {
     /// A search for tools.
-    pub struct ToolSearchCallItem<'v> {
+    pub(crate) struct ToolSearchCallItem<'v> {
         /// Its id.
         call_id: &'v str,
         /// What is searched for.
@@ -203,7 +203,7 @@ wire_object! {
 
 wire_object! {
     /// What a search for tools found.
-    pub struct ToolSearchOutputItem<'v> {
+    pub(crate) struct ToolSearchOutputItem<'v> {
         /// Which search it answers.
         call_id: &'v str,
         /// The tools.

@@ -11,7 +11,7 @@ use super::tools::{ResponsesTool, ResponsesToolChoice};
 
 wire_object! {
     /// A Responses request. Members that are not listed are ignored.
-    pub struct ResponsesRequest<'v> {
+    pub(crate) struct ResponsesRequest<'v> {
         /// Name of a served model.
         model: &'v str,
         /// What was said: text, or items.
@@ -45,7 +45,7 @@ wire_object! {
 
 wire_object! {
     /// Form of the answer.
-    pub struct TextConfig<'v> {
+    pub(crate) struct TextConfig<'v> {
         /// Text or JSON; may be left out, but not null.
         format: GivenFormat<'v>,
         /// Accepted, without effect.
@@ -55,7 +55,7 @@ wire_object! {
 
 wire_words! {
     /// How much is to be said.
-    pub enum Verbosity {
+    pub(crate) enum Verbosity {
         /// Little.
         Low = "low",
         /// The usual.
@@ -67,7 +67,7 @@ wire_words! {
 
 /// A format that may be left out, but not null.
 #[derive(Debug, Clone)]
-pub struct GivenFormat<'v>(pub Option<TextFormat<'v>>);
+pub(crate) struct GivenFormat<'v>(pub Option<TextFormat<'v>>);
 
 impl<'v> Wire<'v> for GivenFormat<'v> {
     fn read(node: Node<'_, 'v>) -> Result<Self, Error> {
@@ -85,7 +85,7 @@ impl<'v> Wire<'v> for GivenFormat<'v> {
 
 wire_tagged! {
     /// Text or JSON.
-    pub enum TextFormat<'v> by "type" {
+    pub(crate) enum TextFormat<'v> by "type" {
         /// Free text.
         Text(PlainFormat<'v>) = "text",
         /// JSON that follows a schema.
@@ -97,12 +97,12 @@ wire_tagged! {
 
 wire_object! {
     /// A format without settings.
-    pub struct PlainFormat<'v> {}
+    pub(crate) struct PlainFormat<'v> {}
 }
 
 wire_object! {
     /// A format given by a schema.
-    pub struct SchemaFormat<'v> {
+    pub(crate) struct SchemaFormat<'v> {
         /// Accepted, without effect.
         name: &'v str,
         /// The schema.
@@ -114,7 +114,7 @@ wire_object! {
 
 wire_object! {
     /// How the model thinks.
-    pub struct ReasoningConfig<'v> {
+    pub(crate) struct ReasoningConfig<'v> {
         /// How hard.
         effort: Option<EffortWord>,
         /// Accepted, without effect.
@@ -126,7 +126,7 @@ wire_object! {
 
 wire_words! {
     /// How reasoning is summed up.
-    pub enum SummaryWord {
+    pub(crate) enum SummaryWord {
         /// As the model sees fit.
         Auto = "auto",
         /// Briefly.

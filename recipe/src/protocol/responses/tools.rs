@@ -6,7 +6,7 @@ use crate::wire::{Node, Wire, schema_object, tagged, wire_object, wire_tagged, w
 
 /// A declared tool. Kinds that are not known are kept by their word only.
 #[derive(Debug, Clone)]
-pub enum ResponsesTool<'v> {
+pub(crate) enum ResponsesTool<'v> {
     /// A function.
     Function(FunctionTool<'v>),
     /// A tool that takes free text.
@@ -47,12 +47,12 @@ impl<'v> Wire<'v> for ResponsesTool<'v> {
 
 wire_object! {
     /// A tool of which nothing but its type is read.
-    pub struct AnyTool<'v> {}
+    pub(crate) struct AnyTool<'v> {}
 }
 
 wire_object! {
     /// A function.
-    pub struct FunctionTool<'v> {
+    pub(crate) struct FunctionTool<'v> {
         /// Up to 128 letters, digits, `_` and `-`.
         name: &'v Value<'v>,
         /// What it does.
@@ -68,7 +68,7 @@ wire_object! {
 
 wire_object! {
     /// A tool that takes free text.
-    pub struct CustomTool<'v> {
+    pub(crate) struct CustomTool<'v> {
         /// Only `apply_patch` is supported.
         name: &'v str,
     }
@@ -76,7 +76,7 @@ wire_object! {
 
 wire_object! {
     /// Functions under a common name.
-    pub struct NamespaceTool<'v> {
+    pub(crate) struct NamespaceTool<'v> {
         /// Up to 128 letters, digits, `_` and `-`.
         name: &'v Value<'v>,
         /// What they have in common.
@@ -88,7 +88,7 @@ wire_object! {
 
 wire_tagged! {
     /// A tool in a namespace.
-    pub enum NamespaceMember<'v> by "type" {
+    pub(crate) enum NamespaceMember<'v> by "type" {
         /// A function.
         Function(FunctionTool<'v>) = "function",
         /// Not supported.
@@ -98,7 +98,7 @@ wire_tagged! {
 
 wire_object! {
     /// Search for further tools.
-    pub struct ToolSearchTool<'v> {
+    pub(crate) struct ToolSearchTool<'v> {
         /// Who searches; the server if this is absent.
         execution: Option<Execution>,
         /// What it does.
@@ -110,7 +110,7 @@ wire_object! {
 
 wire_words! {
     /// Who runs a tool.
-    pub enum Execution {
+    pub(crate) enum Execution {
         /// The server.
         Server = "server",
         /// The client.
@@ -120,7 +120,7 @@ wire_words! {
 
 /// Whether the model may, must or must not call tools.
 #[derive(Debug, Clone)]
-pub enum ResponsesToolChoice<'v> {
+pub(crate) enum ResponsesToolChoice<'v> {
     /// It decides.
     Auto,
     /// It must not.
@@ -133,7 +133,7 @@ pub enum ResponsesToolChoice<'v> {
 
 wire_tagged! {
     /// A choice of one tool.
-    pub enum ChosenTool<'v> by "type" {
+    pub(crate) enum ChosenTool<'v> by "type" {
         /// A function.
         Function(ToolName<'v>) = "function",
         /// A tool that takes free text.
@@ -147,7 +147,7 @@ wire_tagged! {
 
 wire_object! {
     /// The name of a tool.
-    pub struct ToolName<'v> {
+    pub(crate) struct ToolName<'v> {
         /// Its name; that of a tool in a namespace is the one in the prompt.
         name: &'v str,
     }
@@ -155,7 +155,7 @@ wire_object! {
 
 wire_object! {
     /// A choice without settings.
-    pub struct AnyChoice<'v> {}
+    pub(crate) struct AnyChoice<'v> {}
 }
 
 impl<'v> Wire<'v> for ResponsesToolChoice<'v> {

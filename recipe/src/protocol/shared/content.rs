@@ -6,7 +6,7 @@ use crate::wire::{Node, Wire, schema_object};
 
 /// Text, or a list of parts.
 #[derive(Debug, Clone)]
-pub enum TextOr<'v, T> {
+pub(in crate::protocol) enum TextOr<'v, T> {
     /// Text.
     Text(&'v str),
     /// Parts.

@@ -9,7 +9,7 @@ use crate::wire::{Path, wire_words};
 
 wire_words! {
     /// How finely an image is to be looked at.
-    pub enum DetailWord {
+    pub(crate) enum DetailWord {
         /// Coarsely.
         Low = "low",
         /// Finely.
