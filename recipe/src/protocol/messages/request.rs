@@ -131,7 +131,7 @@ wire_object! {
 
 wire_tagged! {
     /// Form of the answer.
-    pub enum OutputFormat<'v> by "type" {
+    pub(crate) enum OutputFormat<'v> by "type" {
         /// JSON that follows a schema.
         JsonSchema(SchemaFormat<'v>) = "json_schema",
     }
@@ -139,7 +139,7 @@ wire_tagged! {
 
 wire_object! {
     /// A format given by a schema.
-    pub struct SchemaFormat<'v> {
+    pub(crate) struct SchemaFormat<'v> {
         /// The schema.
         schema: &'v Value<'v>,
     }
