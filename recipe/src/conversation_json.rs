@@ -244,6 +244,7 @@ fn convert_message<'v>(message: &MessageForm<'v>, image: &str) -> Message<'v> {
             reasoning: message.reasoning_content.map(Cow::Borrowed),
             calls: message.tool_calls.iter().flatten().map(convert_call).collect(),
             prefix: message.prefix == Some(true),
+            thinking_closed: false,
         }),
     }
 }

@@ -122,7 +122,7 @@ fn initial_stage(conversation: &Conversation<'_>) -> InitialStage {
     };
     match prefix {
         _ if !conversation.thinking => InitialStage::Content,
-        Some(turn) if !turn.content.is_empty() => InitialStage::ContentContinuation,
+        Some(turn) if turn.thinking_closed || !turn.content.is_empty() => InitialStage::ContentContinuation,
         Some(turn) if turn.reasoning.as_deref().is_some_and(|reasoning| !reasoning.is_empty()) => {
             InitialStage::ReasoningContinuation
         }

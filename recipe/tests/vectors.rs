@@ -14,7 +14,7 @@ use std::io::Read as _;
 
 use recipe::json::{Value, parse};
 use support::Instead::{self, PromptEnds, PromptHas, Refused};
-use support::{check, check_deviation, describe_row};
+use support::{check, check_deviation, check_prompt, continued_prompt, describe_row};
 
 const VECTORS: &[u8] = include_bytes!("../../tests/vectors/encode.jsonl.gz");
 
@@ -33,6 +33,11 @@ const DEVIATIONS: &[(&str, Instead)] = &[
         PromptHas(
             "<think>\nleading newline kept?\n</think>\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"apply_patch\">",
         ),
+    ),
+    // The schema of the answer is shown, as in Chat Completions.
+    (
+        "p0510",
+        PromptHas("You MUST strictly adhere to the following schema to reply:\n{\"type\": \"object\"}<｜User｜>"),
     ),
     // There is no earlier response to go on from.
     ("p0562", Refused("previous_response_id")),
@@ -58,8 +63,8 @@ fn run(protocol: &str) {
         let id = row.get("id").and_then(Value::as_str).unwrap_or_default();
         let deviation = DEVIATIONS.iter().find(|(listed, _)| *listed == id);
         let outcome = match deviation {
-            None => check(&row),
             Some((_, instead)) => check_deviation(&row, *instead),
+            None => continued_prompt(&row).map_or_else(|| check(&row), |prompt| check_prompt(&row, &prompt)),
         };
         if let Err(difference) = outcome {
             failures.push(format!("{}: {difference}", describe_row(&row)));

@@ -176,7 +176,7 @@ fn thinking(turn: &AssistantMessage<'_>, conversation: &Conversation<'_>, writer
         writer.special(Special::ThinkingStart);
         writer.model_text(reasoning);
     }
-    if !turn.prefix || !turn.content.is_empty() || !conversation.thinking {
+    if !(conversation.thinking && turn.leaves_thinking_open()) {
         writer.special(Special::ThinkingEnd);
     }
 }

@@ -4,8 +4,8 @@ use std::fmt::Debug;
 use std::sync::{Arc, OnceLock};
 
 use recipe::codec::{Options, encode, encode_conversation};
-use recipe::encoded::{Constraint, Encoded};
 use recipe::conversation::{Detail, ImageData, ImageSource};
+use recipe::encoded::{Constraint, Encoded};
 use recipe::error::Error;
 use recipe::json::{NumberValue, Value, write_compact};
 use recipe::model::Version;
@@ -42,6 +42,37 @@ pub(crate) fn check_deviation(row: &Value<'_>, instead: Instead) -> Result<(), S
         (Err(error), Instead::Refused(path)) if error.path() == path && error.status() == 400 => Ok(()),
         (Ok(encoded), _) => Err(format!("not what is listed: {}", encoded.prompt.text)),
         (Err(error), _) => Err(format!("not what is listed: {error}")),
+    }
+}
+
+/// The prompt of a Messages row that ends with what the model said: that message is continued, with its reasoning, where
+/// the file closes it and opens another.
+pub(crate) fn continued_prompt(row: &Value<'_>) -> Option<String> {
+    let request = row.get("request").filter(|_| row.get("protocol").and_then(Value::as_str) == Some("messages"))?;
+    let last = request.get("messages")?.as_array()?.last()?;
+    let ok = row.get("ok").filter(|_| last.get("role").and_then(Value::as_str) == Some("assistant"))?;
+    let turn = ok.get("conversation")?.get("messages")?.as_array()?.last()?;
+    let text = |key| turn.get(key).and_then(Value::as_str).unwrap_or_default();
+    let (content, reasoning) = (text("content"), text("reasoning_content"));
+    let thinks = ok.get("conversation")?.get("thinking_mode") == Some(&Value::Bool(true));
+    let generation = format!("<｜end▁of▁sentence｜><｜Assistant｜>{}", if thinks { "<think>" } else { "</think>" });
+    let (closed, suffix) = ok.get("prompt")?.as_str()?.rsplit_once(&generation)?;
+    let opened = closed.strip_suffix(content)?.strip_suffix("</think>")?;
+    let head = opened.strip_suffix(&format!("<think>{reasoning}")).unwrap_or(opened);
+    let ends_in_thinking = last
+        .get("content")?
+        .as_array()
+        .is_some_and(|blocks| blocks.last().and_then(|block| block.get("type")?.as_str()) == Some("thinking"));
+    let start = if thinks { format!("<think>{reasoning}") } else { String::new() };
+    let end = if thinks && ends_in_thinking && content.is_empty() { "" } else { "</think>" };
+    Some(format!("{head}{start}{end}{content}{suffix}"))
+}
+
+/// Checks the prompt of a row that differs from the file by a rule.
+pub(crate) fn check_prompt(row: &Value<'_>, expected: &str) -> Result<(), String> {
+    match encode_row(row) {
+        Ok(encoded) => compare_prompt(&encoded.prompt.text, expected),
+        Err(error) => Err(format!("refused: {error}")),
     }
 }
 

@@ -275,6 +275,7 @@ impl MessagePlace<'_> {
             reasoning: message.reasoning_content.map(Cow::Borrowed),
             calls: calls.collect(),
             prefix: message.prefix == Some(true),
+            thinking_closed: false,
         })
     }
 

@@ -2,16 +2,17 @@
 
 use std::borrow::Cow;
 
-use crate::conversation::{Content, Conversation, Message, Part};
+use crate::conversation::{Content, Conversation, Message, Part, ResponseFormat};
 use crate::error::Error;
 use crate::json::Value;
 use crate::protocol::request::{Prepared, ReadOptions};
 use crate::protocol::shared::content::TextOr;
 use crate::protocol::shared::sampling::{RequestedSampling, check_range, check_stop};
-use crate::protocol::shared::{thinking, tools as shared_tools};
+use crate::protocol::shared::{schema, thinking, tools as shared_tools};
 use crate::wire::{Node, Path, Wire};
 
-use super::request::{MessagesRequest, SystemBlock};
+use super::blocks::Block;
+use super::request::{MessagesRequest, OutputFormat, SystemBlock};
 use super::tools::{self, DeclaredTools};
 use super::transcript;
 
@@ -36,6 +37,8 @@ pub(crate) fn read<'v>(body: &'v Value<'v>, options: &ReadOptions) -> Result<Pre
     let declares_tools = request.tools.as_ref().is_some_and(|tools| !tools.is_empty());
     let reasoning = "messages: content[].thinking";
     thinking::settle_history(&mut conversation, options.missing_reasoning, declares_tools, reasoning)?;
+    continue_last(&mut conversation, &request);
+    conversation.response_format = response_format(&request)?;
     conversation.tools = declared.tools;
     shared_tools::apply_choice(&mut conversation, choice, &Path::Key(&Path::Root, "tool_choice"))?;
     shared_tools::filter_added(&mut conversation, choice);
@@ -54,6 +57,30 @@ pub(crate) fn read<'v>(body: &'v Value<'v>, options: &ReadOptions) -> Result<Pre
         namespace_tools: Vec::new(),
         echo: None,
     })
+}
+
+/// A last message of the model is one that it is to continue: in its reasoning, if that is what it ends with.
+fn continue_last(conversation: &mut Conversation<'_>, request: &MessagesRequest<'_>) {
+    if let Some(Message::Assistant(turn)) = conversation.messages.last_mut() {
+        turn.prefix = true;
+        let ends_in_thinking = request.messages.last().is_some_and(|message| match &message.content {
+            TextOr::Text(_) => false,
+            TextOr::Parts(blocks) => matches!(blocks.last(), Some(Block::Thinking(_))),
+        });
+        turn.thinking_closed = !ends_in_thinking;
+    }
+}
+
+fn response_format<'v>(request: &MessagesRequest<'v>) -> Result<ResponseFormat<'v>, Error> {
+    let Some(OutputFormat::JsonSchema(format)) =
+        request.output_config.as_ref().and_then(|config| config.format.as_ref())
+    else {
+        return Ok(ResponseFormat::Text);
+    };
+    let config = Path::Key(&Path::Root, "output_config");
+    let path = Path::Key(&config, "format");
+    schema::check_format(Node { value: format.schema, path: &Path::Key(&path, "schema") }, None)?;
+    Ok(ResponseFormat::JsonSchema(Cow::Borrowed(format.schema)))
 }
 
 /// The system message of the instructions; there is one even if they are empty.

@@ -124,5 +124,23 @@ wire_object! {
     pub(crate) struct OutputConfig<'v> {
         /// How hard the model thinks.
         effort: Option<EffortWord>,
+        /// Form of the answer.
+        format: Option<OutputFormat<'v>>,
+    }
+}
+
+wire_tagged! {
+    /// Form of the answer.
+    pub(crate) enum OutputFormat<'v> by "type" {
+        /// JSON that follows a schema.
+        JsonSchema(SchemaFormat<'v>) = "json_schema",
+    }
+}
+
+wire_object! {
+    /// A format given by a schema.
+    pub(crate) struct SchemaFormat<'v> {
+        /// The schema.
+        schema: &'v Value<'v>,
     }
 }

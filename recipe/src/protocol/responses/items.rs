@@ -183,11 +183,11 @@ wire_tagged! {
     /// A piece of a result.
     pub(crate) enum OutputPart<'v> by "type" {
         /// Text.
-        InputText(TextPart<'v>) = "input_text",
+        Text(TextPart<'v>) = "input_text",
         /// An image.
-        InputImage(ImagePart<'v>) = "input_image",
+        Image(ImagePart<'v>) = "input_image",
         /// A file; only that there was one is shown.
-        InputFile(InputFile<'v>) = "input_file",
+        File(InputFile<'v>) = "input_file",
     }
 }
 

@@ -40,9 +40,9 @@ pub(super) fn output<'v>(
     version: Version,
 ) -> Result<Content<'v>, Error> {
     let convert = |part: &OutputPart<'v>, path: &Path<'_>| match part {
-        OutputPart::InputText(part) => Ok(Part::Text(part.text.into())),
-        OutputPart::InputFile(_) => Ok(Part::Text(UNSUPPORTED_FILE.into())),
-        OutputPart::InputImage(part) => image(part, index, path, version),
+        OutputPart::Text(part) => Ok(Part::Text(part.text.into())),
+        OutputPart::File(_) => Ok(Part::Text(UNSUPPORTED_FILE.into())),
+        OutputPart::Image(part) => image(part, index, path, version),
     };
     content(output, &Path::Key(path, "output"), convert)
 }
