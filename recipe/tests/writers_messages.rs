@@ -5,7 +5,7 @@
 mod writers_support;
 
 use recipe::error::{Error, ErrorCode};
-use recipe::event::FinishReason;
+use recipe::event::{Event, Finish, FinishReason, TokenCounts};
 use recipe::protocol::{AnswerConfig, AnswerWriter, Protocol};
 use serde_json::{Value, json};
 use writers_support::*;
@@ -138,6 +138,11 @@ fn stop_reasons() {
         (finish(FinishReason::Length), "max_tokens", Value::Null),
         (finish(FinishReason::ContentFilter), "refusal", Value::Null),
         (stopped_at("###"), "stop_sequence", json!("###")),
+        (
+            Event::Finish(Finish { reason: FinishReason::ToolCalls, stop_sequence: Some("###".to_owned()) }),
+            "tool_use",
+            Value::Null,
+        ),
     ] {
         let (stream, response) = written(messages(false), &[text("a"), event]);
         let frames = frames(&stream);
@@ -154,11 +159,28 @@ fn input_is_always_an_object() {
         ("{}", true, json!({})),
         (r#"{"city": "Pa"#, false, json!({})),
         ("", false, json!({})),
+        ("[1]", true, json!({})),
     ] {
         let events = [call_start(0, "f"), arguments(0, fragment), call_end(0, complete), finish(FinishReason::Length)];
         let (_, response) = written(messages(false), &events);
         assert_eq!(response["content"][0]["input"], input, "{fragment}");
     }
+}
+
+#[test]
+fn a_block_stops_as_soon_as_its_call_ends() {
+    let (stream, _) = written(messages(false), &[call_start(0, "f"), arguments(0, "{}"), call_end(0, true)]);
+    assert_eq!(frames(&stream).last().unwrap().0.as_deref(), Some("content_block_stop"));
+}
+
+#[test]
+fn the_opening_message_has_no_output_yet() {
+    let mut writer = AnswerWriter::new(messages(false), None);
+    let mut out = String::new();
+    writer.count(0, TokenCounts { output: 5, reasoning: None }).unwrap();
+    writer.start(10, 3, None, &mut out);
+    assert_eq!(frames(&out)[0].1["message"]["usage"]["output_tokens"], 0);
+    assert_eq!(writer.usage().output, 5);
 }
 
 #[test]

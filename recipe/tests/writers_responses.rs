@@ -188,6 +188,8 @@ fn a_message_is_commentary_only_right_before_a_call() {
     let (_, response) = written(responses(), &events);
     let phases: Vec<&Value> = response["output"].as_array().unwrap().iter().map(|item| &item["phase"]).collect();
     assert_eq!(phases, [&json!("commentary"), &Value::Null, &json!("final_answer")]);
+    let (_, response) = written(responses(), &[text("a"), reasoning("hm"), finish(FinishReason::Stop)]);
+    assert_eq!(response["output"][0]["phase"], "final_answer");
 }
 
 #[test]

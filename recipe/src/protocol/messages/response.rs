@@ -8,15 +8,19 @@ use crate::protocol::answer::json_object::{ObjectWriter, write_object};
 use crate::protocol::answer::writer::Answer;
 use crate::protocol::{Block, Call, Fold};
 
-/// The word for the end of a message.
-pub(super) fn stop_word(finish: &Finish) -> &'static str {
-    match finish.reason {
-        _ if finish.stop_sequence.is_some() => "stop_sequence",
-        FinishReason::Stop => "end_turn",
-        FinishReason::ToolCalls => "tool_use",
-        FinishReason::Length => "max_tokens",
-        FinishReason::ContentFilter => "refusal",
-    }
+/// The members that say why the message ended. Calls that were made outrank a stop sequence after them.
+pub(super) fn write_stop(finish: Option<&Finish>, members: &mut ObjectWriter<'_>) {
+    let met = finish.and_then(|finish| finish.stop_sequence.as_deref());
+    let (word, sequence) = match finish.map(|finish| finish.reason) {
+        None => (None, None),
+        Some(FinishReason::Stop) if met.is_some() => (Some("stop_sequence"), met),
+        Some(FinishReason::Stop) => (Some("end_turn"), None),
+        Some(FinishReason::ToolCalls) => (Some("tool_use"), None),
+        Some(FinishReason::Length) => (Some("max_tokens"), None),
+        Some(FinishReason::ContentFilter) => (Some("refusal"), None),
+    };
+    members.optional_string("stop_reason", word);
+    members.optional_string("stop_sequence", sequence);
 }
 
 /// The member `usage`. Tokens found in the cache are not counted as input again.
@@ -48,8 +52,7 @@ pub(super) fn write_message(writer: &MessagesWriter, answer: Answer<'_>, message
     message.string("model", &writer.config.model);
     let blocks = fold.map(Fold::blocks).unwrap_or_default();
     message.array("content", blocks, |block, out| write_object(out, |members| write_block(writer, block, members)));
-    message.optional_string("stop_reason", finish.map(stop_word));
-    message.optional_string("stop_sequence", finish.and_then(|finish| finish.stop_sequence.as_deref()));
+    write_stop(finish, message);
     write_usage(answer.usage, message);
 }
 

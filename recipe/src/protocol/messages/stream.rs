@@ -3,7 +3,7 @@
 //! Owns which block is open and whether the ping was sent. Block indexes are places in the fold. Costs one frame per
 //! event, and two more where a block changes.
 
-use super::response::{stop_word, write_message, write_usage};
+use super::response::{write_message, write_stop, write_usage};
 use crate::error::Error;
 use crate::event::{Event, Finish};
 use crate::protocol::AnswerConfig;
@@ -132,10 +132,7 @@ impl Writer for MessagesWriter {
     fn finish(&mut self, finish: &Finish, choice: Choice<'_>, answer: Answer<'_>, out: &mut String) {
         self.close(choice.fold, out);
         write_named_frame(out, "message_delta", |data| {
-            data.object("delta", |members| {
-                members.string("stop_reason", stop_word(finish));
-                members.optional_string("stop_sequence", finish.stop_sequence.as_deref());
-            });
+            data.object("delta", |members| write_stop(Some(finish), members));
             write_usage(answer.usage, data);
         });
         write_named_frame(out, "message_stop", |_| {});
