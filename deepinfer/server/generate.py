@@ -1,0 +1,146 @@
+"""The one handler behind all generation paths: a body and a protocol's name in, bytes out."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import Final
+from uuid import uuid4
+
+import deepseek_recipe as recipe
+from starlette.datastructures import Headers
+from starlette.types import Receive, Scope, Send
+
+from deepinfer.server.body import read_body
+from deepinfer.server.bridge import Transcript, engine_requests
+from deepinfer.server.errors import ClientGoneError, HttpError, code_of, message_of
+from deepinfer.server.exchange import Exchange, exchange_of
+from deepinfer.server.generation import Generation
+from deepinfer.server.protocols import ID_PREFIXES, ProtocolName
+from deepinfer.server.services import Services
+from deepinfer.server.stream import EventSender, run_while_connected, send_json
+
+# Below this size, encoding takes less time than handing it to a thread.
+_THREAD_BYTES: Final = 16 * 1024
+
+
+class GenerateEndpoint:
+    """Answers a request to generate, streaming or not, in one protocol."""
+
+    def __init__(self, services: Services, protocol: ProtocolName) -> None:
+        self._services = services
+        self._protocol = protocol
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        exchange = exchange_of(scope)
+        encoded = await encode_request(scope, receive, self._services, self._protocol)
+        exchange.model = encoded.model
+        _refuse_what_cannot_be_honoured(encoded, self._services)
+        answer_id = ID_PREFIXES[self._protocol] + uuid4().hex
+        requests = engine_requests(encoded, answer_id=answer_id, context_length=self._services.model.context_length)
+        decoder = encoded.decoder(id=answer_id, created=int(time.time()), seed=os.urandom(16))
+        exchange.prompt_tokens = len(encoded.token_ids)
+        generation = Generation(self._services.engine, requests)
+        transcript = Transcript(
+            decoder, generation, exchange, choices=len(requests), fingerprint=self._services.fingerprint
+        )
+        answer = _Answer(self._services, exchange, decoder, generation, transcript)
+        work = answer.stream(send) if encoded.stream else answer.send_whole(send)
+        await run_while_connected(receive, work)
+
+
+class CountEndpoint:
+    """Answers how many tokens a request's prompt has, without generating."""
+
+    def __init__(self, services: Services, protocol: ProtocolName) -> None:
+        self._services = services
+        self._protocol = protocol
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        body = await _read(scope, receive, self._services)
+        count = await asyncio.to_thread(
+            recipe.count_tokens, body, protocol=self._protocol, options=self._services.options
+        )
+        extra = b', "object": "response.input_tokens"' if self._protocol == "responses" else b""
+        await send_json(send, b'{"input_tokens": %d%s}' % (count, extra))
+
+
+class _Answer:
+    """One answer on its way out, in either form. The stream is the truth; the whole body is its fold."""
+
+    def __init__(
+        self,
+        services: Services,
+        exchange: Exchange,
+        decoder: recipe.Decoder,
+        generation: Generation,
+        transcript: Transcript,
+    ) -> None:
+        self._services = services
+        self._exchange = exchange
+        self._decoder = decoder
+        self._generation = generation
+        self._transcript = transcript
+
+    async def send_whole(self, send: Send) -> None:
+        """Send the answer as one JSON body."""
+        wait_seconds = self._services.config.keep_alive_seconds
+        async with self._generation:
+            with self._services.live.tracking(self._generation):
+                while not self._transcript.finished:
+                    self._transcript.accept(await self._generation.next_outputs(wait_seconds=wait_seconds))
+        await send_json(send, self._decoder.response())
+
+    async def stream(self, send: Send) -> None:
+        """Send the answer as events. A failure after the first event becomes the protocol's own error event."""
+        sender = EventSender(send, idle_seconds=self._services.config.send_idle_seconds)
+        try:
+            async with self._generation:
+                with self._services.live.tracking(self._generation):
+                    await self._stream_outputs(sender)
+        except ClientGoneError:
+            raise
+        except Exception as error:
+            if not sender.started:
+                raise
+            self._exchange.error_code = code_of(error)
+            await sender.push(self._decoder.fail(message_of(error)))
+        await sender.close()
+
+    async def _stream_outputs(self, sender: EventSender) -> None:
+        wait_seconds = self._services.config.keep_alive_seconds
+        while not self._transcript.finished:
+            outputs = await self._generation.next_outputs(wait_seconds=wait_seconds)
+            await sender.push(self._transcript.accept(outputs) if outputs else self._decoder.keep_alive())
+
+
+async def encode_request(scope: Scope, receive: Receive, services: Services, protocol: ProtocolName) -> recipe.Encoded:
+    """Read and encode a body; a long one in a thread, as the codec lets other threads run meanwhile."""
+    body = await _read(scope, receive, services)
+    if len(body) < _THREAD_BYTES:
+        return recipe.encode(body, protocol=protocol, options=services.options)
+    return await asyncio.to_thread(recipe.encode, body, protocol=protocol, options=services.options)
+
+
+async def _read(scope: Scope, receive: Receive, services: Services) -> bytes:
+    config = services.config
+    return await read_body(
+        Headers(scope=scope), receive, max_bytes=config.max_body_bytes, idle_seconds=config.body_idle_seconds
+    )
+
+
+def _refuse_what_cannot_be_honoured(encoded: recipe.Encoded, services: Services) -> None:
+    if encoded.images:
+        message = (
+            f"the request has {len(encoded.images)} images, and the model {encoded.model} reads text only; remove them"
+        )
+        raise HttpError(400, "images_not_supported", message)
+    if encoded.constraint is not None and not services.config.serves_constraints:
+        message = (
+            "this engine cannot keep answers to a schema; "
+            "leave out response_format, strict tools and forced tool_choice"
+        )
+        raise HttpError(400, "constraint_not_supported", message)
