@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import deepseek_recipe as recipe
-
 from deepinfer.backends.scripted import Script
 from deepinfer.core import FinishReason, Request
 from deepinfer.errors import EngineError

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Final
 
 import deepseek_recipe as recipe
-
 from deepinfer.core import FinishReason, Request, SamplingParams, StepOutput, TokenLogprob
 from deepinfer.errors import EngineError
 from deepinfer.server.exchange import Exchange

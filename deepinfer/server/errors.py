@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import deepseek_recipe as recipe
 from starlette.exceptions import HTTPException
 
+import deepseek_recipe as recipe
 from deepinfer.errors import EngineError
 from deepinfer.server.protocols import ProtocolName
 

@@ -8,10 +8,10 @@ import time
 from typing import Final
 from uuid import uuid4
 
-import deepseek_recipe as recipe
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
+import deepseek_recipe as recipe
 from deepinfer.server.body import read_body
 from deepinfer.server.bridge import Transcript, engine_requests
 from deepinfer.server.errors import ClientGoneError, HttpError, code_of, message_of

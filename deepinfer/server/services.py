@@ -6,7 +6,6 @@ import hashlib
 from dataclasses import dataclass
 
 import deepseek_recipe as recipe
-
 from deepinfer.core import Engine, ModelDescription
 from deepinfer.server.config import ServerConfig
 from deepinfer.server.generation import LiveGenerations
