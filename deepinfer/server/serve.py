@@ -21,6 +21,7 @@ from deepinfer.core import Engine
 from deepinfer.server.app import build_application
 from deepinfer.server.config import ServerConfig
 from deepinfer.server.generation import LiveGenerations
+from deepinfer.server.http_protocol import BoundedHttpProtocol
 from deepinfer.server.services import build_services
 
 logger = logging.getLogger(__name__)
@@ -28,6 +29,8 @@ logger = logging.getLogger(__name__)
 # Time for ended answers to reach their clients before the process stops waiting for them.
 _FLUSH_SECONDS: Final = 5
 _BACKLOG: Final = 2048
+# Longer than clients keep idle connections, so that it is they who close them and none is lost in between.
+_KEEP_ALIVE_SECONDS: Final = 75
 
 
 class BindError(Exception):
@@ -72,8 +75,9 @@ async def serve(engine: Engine, config: ServerConfig, listener: socket.socket) -
             access_log=False,
             server_header=False,
             ws="none",
-            http="httptools",
+            http=BoundedHttpProtocol,
             backlog=_BACKLOG,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=int(config.shutdown_seconds) + _FLUSH_SECONDS,
         )
         await _Server(settings, services.live, config.shutdown_seconds).serve(sockets=[listener])

@@ -30,8 +30,7 @@ class ServerProcess:
         with log_path.open("wb") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         self.url = self._wait_until_ready()
-        # Kept open for less long than the server keeps it open, so that no call meets a connection on its way out.
-        self.http = httpx.Client(base_url=self.url, verify=False, limits=httpx.Limits(keepalive_expiry=2))
+        self.http = httpx.Client(base_url=self.url, verify=False)
 
     def __enter__(self) -> Self:
         return self

@@ -131,8 +131,27 @@ def test_half_sent_body_leaves_nothing_behind(scripted_server: ServerProcess) ->
 def test_bytes_that_are_no_http_are_refused(scripted_server: ServerProcess) -> None:
     with scripted_server.connect() as connection:
         connection.sendall(b"\x16\x03\x01\x00\xff hello\r\n\r\n")
-        assert connection.recv(100).startswith(b"HTTP/1.1 400")
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "invalid_http"
     assert_still_answers(scripted_server)
+
+
+def test_a_head_without_end_is_cut_off(scripted_server: ServerProcess) -> None:
+    with scripted_server.connect() as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\nx-long: ")
+        for _ in range(3):
+            connection.sendall(b"y" * 30_000)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 431")
+    assert b"65536 bytes" in answer
+    assert_still_answers(scripted_server)
+
+
+def test_an_offer_to_upgrade_loses_no_body(scripted_server: ServerProcess) -> None:
+    offer = {"connection": "Upgrade, HTTP2-Settings", "upgrade": "h2c", "http2-settings": "AAEAAEAAAAIAAAABAAMAAABk"}
+    response = scripted_server.http.post(CHAT, json=chat_body("Hello"), headers=offer)
+    assert response.status_code == 200
 
 
 def test_odd_headers_forge_no_log_line(scripted_server: ServerProcess) -> None:
