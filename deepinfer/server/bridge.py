@@ -28,14 +28,14 @@ def engine_requests(encoded: recipe.Encoded, *, answer_id: str, context_length: 
             token_ids=token_ids,
             sampling=SamplingParams(
                 max_tokens=max_tokens,
-                temperature=1.0 if sampling.temperature is None else sampling.temperature,
-                top_p=1.0 if sampling.top_p is None else sampling.top_p,
+                temperature=sampling.temperature,
+                top_p=sampling.top_p,
                 seed=_choice_seed(sampling.seed, choice),
                 stop_token_ids=(recipe.eos_token_id(encoded.model_version),),
                 top_logprobs=(sampling.top_logprobs or 0) if sampling.logprobs else None,
             ),
         )
-        for choice in range(sampling.choices)
+        for choice in range(encoded.choices)
     ]
 
 

@@ -24,6 +24,9 @@ from deepinfer.server.stream import EventSender, run_while_connected, send_json
 # Below this size, encoding takes less time than handing it to a thread.
 _THREAD_BYTES: Final = 16 * 1024
 
+# Constraints that an answer breaks unless the engine enforces them; a model that may call tools needs no force.
+_BINDING: Final = frozenset({"tool_call_required", "json", "regex"})
+
 
 class GenerateEndpoint:
     """Answers a request to generate, streaming or not, in one protocol."""
@@ -138,7 +141,8 @@ def _refuse_what_cannot_be_honoured(encoded: recipe.Encoded, services: Services)
             f"the request has {len(encoded.images)} images, and the model {encoded.model} reads text only; remove them"
         )
         raise HttpError(400, "images_not_supported", message)
-    if encoded.constraint is not None and not services.config.serves_constraints:
+    constraint = encoded.constraint
+    if constraint is not None and constraint.kind in _BINDING and not services.config.serves_constraints:
         message = (
             "this engine cannot keep answers to a schema; "
             "leave out response_format, strict tools and forced tool_choice"
