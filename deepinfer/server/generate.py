@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
 from typing import Final
@@ -63,12 +64,12 @@ class CountEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        body = await _read(scope, receive, self._services)
-        count = await asyncio.to_thread(
-            recipe.count_tokens, body, protocol=self._protocol, options=self._services.options
-        )
-        extra = b', "object": "response.input_tokens"' if self._protocol == "responses" else b""
-        await send_json(send, b'{"input_tokens": %d%s}' % (count, extra))
+        encoded = await encode_request(scope, receive, self._services, self._protocol)
+        exchange_of(scope).model = encoded.model
+        answer: dict[str, object] = {"input_tokens": len(encoded.token_ids)}
+        if self._protocol == "responses":
+            answer["object"] = "response.input_tokens"
+        await send_json(send, json.dumps(answer).encode())
 
 
 class _Answer:
@@ -122,17 +123,13 @@ class _Answer:
 
 async def encode_request(scope: Scope, receive: Receive, services: Services, protocol: ProtocolName) -> recipe.Encoded:
     """Read and encode a body; a long one in a thread, as the codec lets other threads run meanwhile."""
-    body = await _read(scope, receive, services)
+    config = services.config
+    body = await read_body(
+        Headers(scope=scope), receive, max_bytes=config.max_body_bytes, idle_seconds=config.body_idle_seconds
+    )
     if len(body) < _THREAD_BYTES:
         return recipe.encode(body, protocol=protocol, options=services.options)
     return await asyncio.to_thread(recipe.encode, body, protocol=protocol, options=services.options)
-
-
-async def _read(scope: Scope, receive: Receive, services: Services) -> bytes:
-    config = services.config
-    return await read_body(
-        Headers(scope=scope), receive, max_bytes=config.max_body_bytes, idle_seconds=config.body_idle_seconds
-    )
 
 
 def _refuse_what_cannot_be_honoured(encoded: recipe.Encoded, services: Services) -> None:
