@@ -5,6 +5,7 @@ The only file that speaks both languages. Knows nothing of HTTP.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -80,7 +81,7 @@ class Transcript:
         self._exchange.count_tokens(len(output.token_ids))
         head = self._start(output)
         body = self._decoder.push(output.token_ids, logprobs=_wire_logprobs(output.logprobs), choice=choice)
-        if self._stop_found(choice):
+        if self._decoder.is_finished(choice):
             self._generation.abort_choice(choice)
             return head + body + self._finish(choice, "stop")
         if output.finish_reason is not None:
@@ -97,12 +98,10 @@ class Transcript:
             prompt_tokens=self._exchange.prompt_tokens or 0, cached_tokens=cached_tokens, fingerprint=self._fingerprint
         )
 
-    def _stop_found(self, choice: int) -> bool:
-        return self._decoder.finished
-
     def _finish(self, choice: int, reason: str) -> bytes:
         self._open.discard(choice)
         self._exchange.finish_reason = reason
+        self._decoder.set_time(int(time.time()))
         return self._decoder.finish(reason, choice=choice)
 
 

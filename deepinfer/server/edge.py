@@ -5,8 +5,6 @@ Whatever a handler raises ends here; nothing but the protocols' own JSON leaves.
 
 from __future__ import annotations
 
-import logging
-
 from starlette.datastructures import Headers
 from starlette.routing import Router
 from starlette.types import Message, Receive, Scope, Send
@@ -14,13 +12,11 @@ from starlette.types import Message, Receive, Scope, Send
 from deepinfer.server.access import check_access
 from deepinfer.server.errors import ClientGoneError, answer_for
 from deepinfer.server.exchange import Exchange, attach_exchange, choose_request_id
-from deepinfer.server.logging import log_exchange
+from deepinfer.server.logging import log_exchange, log_failure
 from deepinfer.server.protocols import protocol_of_path
 from deepinfer.server.routes import HEALTH_PATH
 from deepinfer.server.services import Services
 from deepinfer.server.stream import send_json
-
-logger = logging.getLogger(__name__)
 
 
 class Edge:
@@ -89,7 +85,7 @@ async def _send_error(send: _Recorder, error: Exception, exchange: Exchange) -> 
     answer = answer_for(error, protocol, method=exchange.method, path=exchange.path)
     exchange.error_code = answer.code
     if answer.status >= 500:
-        logger.error("request %s failed", exchange.request_id, exc_info=error)
+        log_failure(exchange, error)
     if exchange.status is not None:
         # Half an answer is out: the connection is closed by the missing end, which is all that HTTP leaves to say.
         return

@@ -16,11 +16,14 @@ _UNAVAILABLE: Final = frozenset({"engine_stopped", "engine_overloaded", "server_
 
 
 class HttpError(Exception):
-    """A failure found by the server itself. `code` is stable; `message` says what is wrong and what to do."""
+    """A failure found by the server itself. `code` is stable; `message` says what is wrong and what to do.
+
+    Carries the attributes that the codec's own errors carry, so that a decoder can end its stream with it.
+    """
 
     def __init__(
         self,
-        status: int,
+        status_code: int,
         code: str,
         message: str,
         *,
@@ -28,7 +31,7 @@ class HttpError(Exception):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
-        self.status = status
+        self.status_code = status_code
         self.code = code
         self.param = param
         self.headers = dict(headers or {})
@@ -55,21 +58,18 @@ def answer_for(error: Exception, protocol: ProtocolName, *, method: str, path: s
     return _render(_as_http_error(error, method=method, path=path), protocol)
 
 
-def message_of(error: Exception) -> str:
-    """Say what went wrong in the middle of an answer, in words a client may see."""
-    if isinstance(error, (recipe.RequestError, HttpError, EngineError)):
-        return str(error)
-    return "the server failed while it generated the answer"
-
-
-def code_of(error: Exception) -> str:
-    """Name the failure for the log."""
-    return str(getattr(error, "code", "internal_error"))
+def in_mid_answer(error: Exception) -> recipe.RequestError | HttpError:
+    """Put a failure that comes after the first bytes into words a client may see."""
+    if isinstance(error, (recipe.RequestError, HttpError)):
+        return error
+    if isinstance(error, EngineError):
+        return HttpError(_engine_status(error), error.code, str(error))
+    return HttpError(500, "internal_error", "the server failed while it generated the answer")
 
 
 def _render(error: HttpError, protocol: ProtocolName) -> ErrorAnswer:
-    body = recipe.error_body(protocol, status=error.status, code=error.code, message=str(error), param=error.param)
-    return ErrorAnswer(status=error.status, code=error.code, body=body, headers=error.headers)
+    body = recipe.error_body(protocol, status=error.status_code, code=error.code, message=str(error), param=error.param)
+    return ErrorAnswer(status=error.status_code, code=error.code, body=body, headers=error.headers)
 
 
 def _as_http_error(error: Exception, *, method: str, path: str) -> HttpError:

@@ -15,9 +15,10 @@ from starlette.types import Receive, Scope, Send
 import deepseek_recipe as recipe
 from deepinfer.server.body import read_body
 from deepinfer.server.bridge import Transcript, engine_requests
-from deepinfer.server.errors import ClientGoneError, HttpError, code_of, message_of
+from deepinfer.server.errors import ClientGoneError, HttpError, in_mid_answer
 from deepinfer.server.exchange import Exchange, exchange_of
 from deepinfer.server.generation import Generation
+from deepinfer.server.logging import log_failure
 from deepinfer.server.protocols import ID_PREFIXES, ProtocolName
 from deepinfer.server.services import Services
 from deepinfer.server.stream import EventSender, run_while_connected, send_json
@@ -110,8 +111,10 @@ class _Answer:
         except Exception as error:
             if not sender.started:
                 raise
-            self._exchange.error_code = code_of(error)
-            await sender.push(self._decoder.fail(message_of(error)))
+            failure = in_mid_answer(error)
+            self._exchange.error_code = failure.code
+            log_failure(self._exchange, error)
+            await sender.push(self._decoder.fail(failure))
         await sender.close()
 
     async def _stream_outputs(self, sender: EventSender) -> None:

@@ -9,10 +9,13 @@ import sys
 import time
 from typing import Final
 
+from deepinfer.errors import EngineError
+from deepinfer.server.errors import HttpError
 from deepinfer.server.exchange import Exchange
 
 _PLAIN: Final = re.compile(r"[\w.:/@+=\[\]-]+", re.ASCII)
 
+logger: Final = logging.getLogger(__name__)
 request_log: Final = logging.getLogger("deepinfer.request")
 
 
@@ -30,6 +33,12 @@ def log_exchange(exchange: Exchange) -> None:
     """Write the line of a request that has ended."""
     if request_log.isEnabledFor(logging.INFO):
         request_log.info(describe_exchange(exchange, duration=time.monotonic() - exchange.started))
+
+
+def log_failure(exchange: Exchange, error: Exception) -> None:
+    """Write why a request failed by the server's fault; where it failed too, if nobody foresaw it."""
+    foreseen = isinstance(error, (HttpError, EngineError))
+    logger.error("request %s failed: %s", exchange.request_id, error, exc_info=None if foreseen else error)
 
 
 def describe_exchange(exchange: Exchange, *, duration: float) -> str:

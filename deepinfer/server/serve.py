@@ -17,6 +17,7 @@ from typing import Final
 
 import uvicorn
 
+import deepseek_recipe as recipe
 from deepinfer.core import Engine
 from deepinfer.server.app import build_application
 from deepinfer.server.config import ServerConfig
@@ -67,6 +68,8 @@ async def serve(engine: Engine, config: ServerConfig, listener: socket.socket) -
     """Start the engine and answer on `listener` until a signal. Raises `EngineError` if the engine does not start."""
     await engine.start()
     try:
+        # Loaded now, so that the first request does not wait for it.
+        await asyncio.to_thread(recipe.Tokenizer.built_in, engine.describe().recipe_version)
         services = build_services(engine, config)
         settings = uvicorn.Config(
             build_application(services),

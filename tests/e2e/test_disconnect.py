@@ -35,7 +35,7 @@ def test_leaving_ends_a_scripted_request(scripted_server: ServerProcess, stream:
 def test_leaving_frees_the_native_cache(native_server: ServerProcess, stream: bool) -> None:
     before = disconnects(native_server)
     with native_server.connect() as connection:
-        connection.sendall(raw_post(CHAT, chat_body("Hello", stream=stream, max_tokens=30_000, n=2)))
+        connection.sendall(raw_post(CHAT, chat_body("Hello", stream=stream, max_tokens=30_000)))
         eventually(lambda: native_server.health()["cache_bytes"] > 0)
     eventually(lambda: at_rest(native_server))
     eventually(lambda: disconnects(native_server) == before + 1)

@@ -42,7 +42,7 @@ def test_a_key_beyond_ascii_is_compared_by_its_bytes() -> None:
 def test_anything_else_is_a_401(headers: dict[str, str], words: str) -> None:
     with pytest.raises(HttpError, match=words) as caught:
         check_access(Headers(headers), KEYS)
-    assert caught.value.status == 401
+    assert caught.value.status_code == 401
     assert caught.value.code == "invalid_api_key"
 
 

@@ -43,13 +43,13 @@ async def test_one_byte_more_is_a_413_before_the_rest_arrives() -> None:
     endless: list[Message] = [{"type": "http.request", "body": b"0123", "more_body": True}] * 3
     with pytest.raises(HttpError, match="more than 10 bytes; the limit is 10 bytes") as caught:
         await read(endless)
-    assert caught.value.status == 413
+    assert caught.value.status_code == 413
 
 
 async def test_a_declared_length_over_the_limit_is_a_413_before_anything_arrives() -> None:
     with pytest.raises(HttpError, match="11 bytes") as caught:
         await read([], {"content-length": "11"})
-    assert caught.value.status == 413
+    assert caught.value.status_code == 413
 
 
 async def test_a_client_that_leaves_is_no_error_of_ours() -> None:
@@ -60,7 +60,7 @@ async def test_a_client_that_leaves_is_no_error_of_ours() -> None:
 async def test_a_body_that_stops_arriving_is_a_408() -> None:
     with pytest.raises(HttpError) as caught:
         await read([{"type": "http.request", "body": b"0", "more_body": True}], idle=0.01)
-    assert caught.value.status == 408
+    assert caught.value.status_code == 408
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "Application/JSON; charset=utf-8", "application/x+json"])
@@ -72,4 +72,4 @@ async def test_json_in_any_spelling_is_accepted(content_type: str) -> None:
 async def test_anything_else_is_a_415(headers: dict[str, str]) -> None:
     with pytest.raises(HttpError) as caught:
         await read(parts(b"{}"), headers)
-    assert caught.value.status == 415
+    assert caught.value.status_code == 415

@@ -9,7 +9,7 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from deepinfer.errors import EngineError
-from deepinfer.server.errors import ErrorAnswer, HttpError, answer_for, code_of, message_of
+from deepinfer.server.errors import ErrorAnswer, HttpError, answer_for, in_mid_answer
 from deepinfer.server.protocols import ProtocolName, protocol_of_path
 
 CASES: list[tuple[Exception, int, str]] = [
@@ -45,8 +45,13 @@ def test_each_protocol_has_its_own_envelope(protocol: ProtocolName, error: Excep
 def test_an_unforeseen_failure_tells_no_detail() -> None:
     error = RuntimeError("secret detail")
     assert b"secret" not in answer(error).body
-    assert "secret" not in message_of(error)
-    assert code_of(error) == "internal_error"
+    assert "secret" not in str(in_mid_answer(error))
+    assert in_mid_answer(error).code == "internal_error"
+
+
+def test_an_engines_failure_in_mid_answer_keeps_its_words() -> None:
+    failure = in_mid_answer(EngineError("the engine broke", code="engine_failed"))
+    assert (failure.status_code, failure.code, str(failure)) == (500, "engine_failed", "the engine broke")
 
 
 def test_a_405_names_what_is_allowed() -> None:
