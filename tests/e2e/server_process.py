@@ -26,7 +26,7 @@ class ServerProcess:
 
     def __init__(self, log_path: Path, *flags: str) -> None:
         self.log_path = log_path
-        command = [sys.executable, "-X", "dev", "-W", "default", "-m", "deepinfer", "serve", "--port", "0", *flags]
+        command = [sys.executable, "-m", "deepinfer", "serve", "--port", "0", *flags]
         with log_path.open("wb") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         self.url = self._wait_until_ready()
