@@ -1,0 +1,6 @@
+//! `OpenAI` Chat Completions.
+
+mod convert;
+mod request;
+
+pub(crate) use convert::read;
