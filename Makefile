@@ -81,7 +81,7 @@ fuzz: fuzz-build ## Fuzz one target: make fuzz TARGET=name SECONDS=600
 	@$(if $(TARGET),,echo "Which one? make fuzz TARGET=name, of: $(FUZZ_TARGETS)" >&2; exit 2)
 	mkdir -p fuzz/corpus/$(TARGET) fuzz/artifacts/$(TARGET)
 	$(FUZZ_RUN)/$(TARGET) $(FUZZ_OPTIONS) $(if $(SECONDS),-max_total_time=$(SECONDS)) \
-		-artifact_prefix=fuzz/artifacts/$(TARGET)/ fuzz/corpus/$(TARGET)
+		-artifact_prefix=fuzz/artifacts/$(TARGET)/ fuzz/corpus/$(TARGET) $(wildcard fuzz/seeds/$(TARGET))
 
 fuzz-build: tools ## Build all fuzz targets
 	RUSTFLAGS='$(FUZZ_RUSTFLAGS)' CARGO_TARGET_DIR='$(FUZZ_TARGET_DIR)' \
@@ -91,7 +91,7 @@ fuzz-check: fuzz-build ## Build all fuzz targets and run each for 20 seconds
 	@for target in $(FUZZ_TARGETS); do \
 		echo "fuzz $$target"; mkdir -p fuzz/corpus/$$target fuzz/artifacts/$$target; \
 		$(FUZZ_RUN)/$$target $(FUZZ_OPTIONS) -max_total_time=20 -artifact_prefix=fuzz/artifacts/$$target/ \
-			fuzz/corpus/$$target 2>$(FUZZ_TARGET_DIR)/$$target.log || { tail -n 40 $(FUZZ_TARGET_DIR)/$$target.log; exit 1; }; \
+			fuzz/corpus/$$target $$(ls -d fuzz/seeds/$$target 2>/dev/null) 2>$(FUZZ_TARGET_DIR)/$$target.log || { tail -n 40 $(FUZZ_TARGET_DIR)/$$target.log; exit 1; }; \
 		grep -E '^stat::(number_of_executed_units|peak_rss_mb)' $(FUZZ_TARGET_DIR)/$$target.log; \
 	done
 
