@@ -74,7 +74,7 @@ fn turns<'a>(conversation: &Conversation<'a>, writer: &mut Writer<'_, 'a>) {
         match message.as_ref() {
             Message::System { .. } => {}
             Message::User { content } => {
-                if matches!(previous, Some(Message::Tool { .. })) {
+                if matches!(previous, Some(Message::Tool { .. } | Message::User { .. })) {
                     writer.text(JOINER);
                 } else {
                     writer.special(Special::User);

@@ -1,12 +1,18 @@
-//! The request protocols: each a thin leaf between its own JSON and the codec's common forms. One never knows another.
+//! The protocols that clients speak: each a thin leaf between its own JSON and the codec's common forms. One never knows
+//! another; what several of them share lies in `shared` for requests and in `answer` for answers.
 
-pub mod chat_completions;
+mod answer;
+mod chat_completions;
+mod messages;
 mod request;
+mod responses;
 mod shared;
+mod sse;
 
 use crate::error::Error;
 use crate::json::Value;
 
+pub use answer::{AnswerConfig, AnswerWriter, Block, Call, Fold, Usage};
 pub use request::{Prepared, ReadOptions, ServerTools};
 pub use shared::sampling::{RequestedSampling, Sampling};
 pub use shared::thinking::MissingReasoning;
@@ -44,9 +50,28 @@ impl Protocol {
     pub(crate) fn read<'v>(self, body: &'v Value<'v>, options: &ReadOptions) -> Result<Prepared<'v>, Error> {
         match self {
             Protocol::ChatCompletions => chat_completions::read(body, options),
-            Protocol::Responses | Protocol::Messages => {
-                Err(Error::new(crate::error::ErrorCode::Unsupported, "", &[("found", &"this protocol")]))
-            }
+            Protocol::Responses => responses::read(body, options),
+            Protocol::Messages => messages::read(body, options),
         }
+    }
+
+    /// JSON Schema of a request body.
+    pub(crate) fn request_schema(self) -> Value<'static> {
+        match self {
+            Protocol::ChatCompletions => chat_completions::request_schema(),
+            Protocol::Responses => responses::request_schema(),
+            Protocol::Messages => messages::request_schema(),
+        }
+    }
+
+    /// The body of an HTTP answer that reports `error`, in this protocol's own envelope.
+    pub fn error_body(self, error: &Error) -> String {
+        let mut body = String::new();
+        match self {
+            Protocol::ChatCompletions => chat_completions::write_error(error, &mut body),
+            Protocol::Responses => responses::write_error(error, &mut body),
+            Protocol::Messages => messages::write_error(error, &mut body),
+        }
+        body
     }
 }

@@ -1,0 +1,49 @@
+//! Where reasoning ends.
+//!
+//! Owns no state of its own. Reasoning ends at its mark, or at a complete call (see `region`).
+
+use super::lexer::Broken;
+use super::machine::{Handled, Machine, Stage};
+use super::region::{Mode, Region};
+
+impl Machine {
+    /// The end mark of thinking, outside of values; `length` bytes were recorded of it.
+    pub(super) fn end_thinking(&mut self, length: usize) -> Handled {
+        if self.regions.first().is_some_and(Region::is_in_reasoning) {
+            self.decide_reasoning(length);
+            return Handled::Again;
+        }
+        if self.is_reasoning() {
+            self.keep_broken_newline(|broken: Broken| broken.thinking_end);
+            self.prose.take();
+            self.stage = Stage::Content;
+            self.lead = true;
+            self.fence.restart();
+            self.reasoning_end = Some(self.cursor + length as u64);
+        } else {
+            self.flush_prose();
+            if self.regions.is_empty() {
+                self.restart_gate();
+            }
+            self.unrecord(length);
+            self.lead = false;
+        }
+        Handled::Done
+    }
+
+    /// Reasoning ends while a call in it is held: the call counts only if it is complete.
+    fn decide_reasoning(&mut self, length: usize) {
+        if self.regions.len() > 1 {
+            self.rollback(1, length);
+        }
+        let held = self.regions.first();
+        let is_call = held.is_some_and(|region| region.mode == Mode::Fence && region.has_calls(self.calls));
+        if is_call && self.invoke.is_none() {
+            self.unrecord(length);
+            self.fence.leave();
+            self.commit();
+        } else {
+            self.rollback(0, length);
+        }
+    }
+}
