@@ -1,12 +1,17 @@
 //! `encode` and what it returns.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use recipe::codec;
 use recipe::conversation::{Detail, ImageData};
+use recipe::decoder::DecoderConfig;
+use recipe::json::write_compact;
+use recipe::protocol::{AnswerConfig, Protocol};
+use recipe::{codec, encoded};
 
 use crate::body::Body;
+use crate::decoder::Decoder;
 use crate::errors;
 use crate::options::Options;
 use crate::parsing::Parsing;
@@ -23,24 +28,48 @@ pub(crate) fn encode(
 ) -> PyResult<Encoded> {
     let protocol = errors::protocol(protocol)?;
     let body = Body::extract(body)?;
-    let default;
-    let options = match &options {
-        Some(options) => &options.0,
-        None => {
-            default = codec::Options::default();
-            &default
-        }
-    };
-    let encoded = py.detach(|| body.with_value(|value| codec::encode_value(value, protocol, options)));
-    match encoded {
-        Ok(encoded) => Ok(Encoded(Arc::new(encoded))),
-        Err(error) => Err(errors::request_error(py, &error, protocol)),
-    }
+    let options = options.map(|options| options.0.clone()).unwrap_or_default();
+    let encoded = py.detach(|| body.with_value(|value| codec::encode_value(value, protocol, &options)));
+    encoded.map(Encoded::new).map_err(|error| errors::request_error(py, &error, protocol))
+}
+
+/// Turns a conversation, in the codec's own JSON form, into token ids.
+#[pyfunction]
+#[pyo3(signature = (conversation, *, version, options=None))]
+pub(crate) fn encode_conversation(
+    py: Python<'_>,
+    conversation: &Bound<'_, PyAny>,
+    version: &str,
+    options: Option<PyRef<'_, Options>>,
+) -> PyResult<Encoded> {
+    let version = errors::version(version)?;
+    let body = Body::extract(conversation)?;
+    let options = options.map(|options| options.0.clone()).unwrap_or_default();
+    let encoded = py.detach(|| body.with_value(|value| codec::encode_conversation_value(value, version, &options)));
+    encoded.map(Encoded::new).map_err(|error| errors::request_error(py, &error, Protocol::ChatCompletions))
+}
+
+/// Number of tokens of a request's prompt.
+#[pyfunction]
+#[pyo3(signature = (body, protocol, *, options=None))]
+pub(crate) fn count_tokens(
+    py: Python<'_>,
+    body: &Bound<'_, PyAny>,
+    protocol: &str,
+    options: Option<PyRef<'_, Options>>,
+) -> PyResult<usize> {
+    Ok(encode(py, body, protocol, options)?.0.token_ids.len())
 }
 
 /// A request in the model's own terms.
 #[pyclass(frozen, module = "deepseek_recipe")]
-pub(crate) struct Encoded(pub(crate) Arc<codec::Encoded>);
+pub(crate) struct Encoded(Arc<encoded::Encoded>);
+
+impl Encoded {
+    fn new(encoded: encoded::Encoded) -> Self {
+        Self(Arc::new(encoded))
+    }
+}
 
 #[pymethods]
 impl Encoded {
@@ -66,7 +95,7 @@ impl Encoded {
 
     #[getter]
     fn protocol(&self) -> Option<&'static str> {
-        self.0.protocol.map(recipe::protocol::Protocol::name)
+        self.0.protocol.map(Protocol::name)
     }
 
     #[getter]
@@ -114,12 +143,55 @@ impl Encoded {
         Parsing(self.0.parsing.clone())
     }
 
+    #[getter]
+    fn echo(&self) -> Option<String> {
+        self.0.echo.as_ref().map(|echo| {
+            let mut text = String::new();
+            write_compact(echo, &mut text);
+            text
+        })
+    }
+
+    #[getter]
+    fn custom_tools(&self) -> Vec<String> {
+        self.0.custom_tools.clone()
+    }
+
+    #[getter]
+    fn namespace_tools(&self) -> BTreeMap<String, (String, String)> {
+        let names = self.0.namespace_tools.iter().cloned();
+        names.map(|(flat, namespace, name)| (flat, (namespace, name))).collect()
+    }
+
+    #[getter]
+    fn warnings(&self) -> Vec<String> {
+        self.0.warnings.clone()
+    }
+
+    /// The decoder of the answer to this request.
+    #[pyo3(signature = (*, id, created, seed, signature=None, model=None))]
+    fn decoder(
+        &self,
+        id: String,
+        created: u64,
+        seed: Vec<u8>,
+        signature: Option<String>,
+        model: Option<String>,
+    ) -> Decoder {
+        let config = self.0.decoder_config(id, created, seed);
+        let config = DecoderConfig {
+            answer: AnswerConfig { signature, model: model.unwrap_or(config.answer.model), ..config.answer },
+            ..config
+        };
+        Decoder::from_config(config, Some(Arc::clone(&self.0.tokenizer)))
+    }
+
     /// Most tokens to generate in a context of `context_length`.
     #[pyo3(signature = (context_length, prompt_tokens=None))]
     fn resolve_max_tokens(&self, py: Python<'_>, context_length: u32, prompt_tokens: Option<u32>) -> PyResult<u32> {
         let own = u32::try_from(self.0.token_ids.len()).unwrap_or(u32::MAX);
         let resolved = self.0.sampling.resolve_max_tokens(prompt_tokens.unwrap_or(own), context_length);
-        let protocol = self.0.protocol.unwrap_or(recipe::protocol::Protocol::ChatCompletions);
+        let protocol = self.0.protocol.unwrap_or(Protocol::ChatCompletions);
         resolved.map_err(|error| errors::request_error(py, &error, protocol))
     }
 }
@@ -167,7 +239,7 @@ impl Sampling {
 
 /// What an answer must match.
 #[pyclass(frozen, module = "deepseek_recipe")]
-pub(crate) struct Constraint(codec::Constraint);
+pub(crate) struct Constraint(encoded::Constraint);
 
 #[pymethods]
 impl Constraint {
@@ -175,10 +247,10 @@ impl Constraint {
     #[getter]
     fn kind(&self) -> &'static str {
         match &self.0 {
-            codec::Constraint::ToolCall { required: false, .. } => "tool_call",
-            codec::Constraint::ToolCall { required: true, .. } => "tool_call_required",
-            codec::Constraint::Json { .. } => "json",
-            codec::Constraint::Regex { .. } => "regex",
+            encoded::Constraint::ToolCall { required: false, .. } => "tool_call",
+            encoded::Constraint::ToolCall { required: true, .. } => "tool_call_required",
+            encoded::Constraint::Json { .. } => "json",
+            encoded::Constraint::Regex { .. } => "regex",
         }
     }
 
@@ -186,9 +258,9 @@ impl Constraint {
     #[getter]
     fn text(&self) -> Option<&str> {
         match &self.0 {
-            codec::Constraint::ToolCall { tools, .. } => Some(tools),
-            codec::Constraint::Json { schema } => schema.as_deref(),
-            codec::Constraint::Regex { pattern } => Some(pattern),
+            encoded::Constraint::ToolCall { tools, .. } => Some(tools),
+            encoded::Constraint::Json { schema } => schema.as_deref(),
+            encoded::Constraint::Regex { pattern } => Some(pattern),
         }
     }
 

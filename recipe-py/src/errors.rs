@@ -2,6 +2,7 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use recipe::error::Error;
 use recipe::protocol::Protocol;
 
@@ -14,8 +15,9 @@ pub(crate) fn request_error(py: Python<'_>, error: &Error, protocol: Protocol) -
     let param = (!error.path().is_empty()).then(|| error.path());
     let set = || -> PyResult<()> {
         value.setattr("status_code", error.status())?;
-        value.setattr("code", error.code().as_str())?;
-        value.setattr("param", param)
+        value.setattr("code", error.code())?;
+        value.setattr("param", param)?;
+        value.setattr("body", PyBytes::new(py, protocol.error_body(error).as_bytes()))
     };
     set().err().unwrap_or(exception)
 }

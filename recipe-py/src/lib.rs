@@ -1,8 +1,10 @@
 //! Python binding of the codec: converts and delegates, releases the GIL, holds no logic.
 
 mod body;
+mod decoder;
 mod encoded;
 mod errors;
+mod events;
 mod options;
 mod parsing;
 mod token_ids;
@@ -14,9 +16,13 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use crate::encoded::{Constraint, Encoded, Image, Sampling, encode};
+    use crate::decoder::{Decoder, error_body};
+    #[pymodule_export]
+    use crate::encoded::{Constraint, Encoded, Image, Sampling, count_tokens, encode, encode_conversation};
     #[pymodule_export]
     use crate::errors::RequestError;
+    #[pymodule_export]
+    use crate::events::Event;
     #[pymodule_export]
     use crate::options::Options;
     #[pymodule_export]

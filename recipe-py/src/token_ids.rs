@@ -11,12 +11,12 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyBufferError, PyIndexError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use recipe::codec;
+use recipe::encoded::Encoded;
 
 /// Ids of a prompt: a read-only buffer of uint32 (`memoryview(ids)`, `numpy.asarray(ids)`), and a sequence.
 #[pyclass(frozen, sequence, module = "deepseek_recipe")]
 pub(crate) struct TokenIds {
-    encoded: Arc<codec::Encoded>,
+    encoded: Arc<Encoded>,
     shape: [ffi::Py_ssize_t; 1],
     strides: [ffi::Py_ssize_t; 1],
 }
@@ -24,7 +24,7 @@ pub(crate) struct TokenIds {
 impl TokenIds {
     const ITEM_SIZE: ffi::Py_ssize_t = size_of::<u32>().cast_signed();
 
-    pub(crate) fn new(encoded: Arc<codec::Encoded>) -> Self {
+    pub(crate) fn new(encoded: Arc<Encoded>) -> Self {
         let shape = [encoded.token_ids.len().cast_signed()];
         Self { encoded, shape, strides: [Self::ITEM_SIZE] }
     }

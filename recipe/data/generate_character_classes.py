@@ -28,7 +28,12 @@ CLASSES = [
     ("SPACE", 8, r"[^\S\r\n]", "`\\s` without carriage return and line feed"),
     ("NEWLINE", 16, r"[\r\n]", "`[\\r\\n]`"),
     ("NUMBER", 32, r"\p{N}", "`\\p{N}`"),
-    ("HAN_OR_KANA", 64, r"[一-龥\u3040-ゟ゠-ヿ]", "`[一-龥\\u{3040}-ゟ゠-ヿ]`, set besides the bit of the character itself"),
+    (
+        "HAN_OR_KANA",
+        64,
+        r"[一-龥\u3040-ゟ゠-ヿ]",
+        "`[一-龥\\u{3040}-ゟ゠-ヿ]`, set besides the bit of the character itself",
+    ),
 ]
 OTHER = 128
 
@@ -94,9 +99,7 @@ def render() -> str:
     fallback = number_of[bytes([OTHER]) * BLOCK]
     while index and index[-1] == fallback:
         index.pop()
-    constants = "\n".join(
-        f"/// {meaning}.\npub(super) const {name}: u8 = {bit};" for name, bit, _, meaning in CLASSES
-    )
+    constants = "\n".join(f"/// {meaning}.\npub(super) const {name}: u8 = {bit};" for name, bit, _, meaning in CLASSES)
     return f"""\
 //! Character classes of the pre-tokenizer, one byte of class bits for every code point.
 //!

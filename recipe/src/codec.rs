@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::conversation::{Conversation, ImageSource, ResponseFormat, ToolChoice};
+use crate::conversation_json;
+use crate::encoded::{Encoded, constraint, parsing_options};
 use crate::error::{Error, ErrorCode};
-use crate::json::{Value, parse, write_compact, write_string};
+use crate::json::{Value, parse};
 use crate::model::{DEFAULT_MODELS, Version};
-use crate::output::{InitialStage, ParsingOptions, QuotedCalls};
 use crate::prompt::{Prompt, Segment, render};
-use crate::protocol::{MissingReasoning, Prepared, Protocol, ReadOptions, Sampling, ServerTools};
+use crate::protocol::{MissingReasoning, Prepared, Protocol, ReadOptions, RequestedSampling, Sampling, ServerTools};
 use crate::special::{Special, Spellings};
 use crate::tokenizer::Tokenizer;
 
@@ -54,57 +54,6 @@ impl Options {
     }
 }
 
-/// A request in the model's own terms.
-#[derive(Debug, Clone)]
-pub struct Encoded {
-    /// The prompt's ids.
-    pub token_ids: Vec<u32>,
-    /// The prompt, with the sources of its images.
-    pub prompt: Prompt<'static>,
-    /// Name of the model, as the request says.
-    pub model: String,
-    /// Format of the prompt.
-    pub version: Version,
-    /// Protocol of the request.
-    pub protocol: Option<Protocol>,
-    /// Whether the model thinks.
-    pub thinking: bool,
-    /// Whether the answer is to be streamed.
-    pub stream: bool,
-    /// Whether the stream is to end with a chunk of usage.
-    pub include_usage: Option<bool>,
-    /// Number of answers wanted.
-    pub choices: u8,
-    /// Sampling settings.
-    pub sampling: Sampling,
-    /// What the answer must match.
-    pub constraint: Option<Constraint>,
-    /// How the answer is read.
-    pub parsing: ParsingOptions,
-}
-
-/// What an answer must match.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Constraint {
-    /// Tool calls, of these tools: a JSON array of their declarations.
-    ToolCall {
-        /// The declarations.
-        tools: String,
-        /// Whether the answer must begin with a call.
-        required: bool,
-    },
-    /// JSON, of this schema if one is given.
-    Json {
-        /// The schema, as compact JSON.
-        schema: Option<String>,
-    },
-    /// Text that matches a regular expression.
-    Regex {
-        /// The expression.
-        pattern: String,
-    },
-}
-
 /// Turns a request body into token ids.
 pub fn encode(body: &[u8], protocol: Protocol, options: &Options) -> Result<Encoded, Error> {
     encode_value(&parse(body)?, protocol, options)
@@ -113,25 +62,63 @@ pub fn encode(body: &[u8], protocol: Protocol, options: &Options) -> Result<Enco
 /// Turns a request body that was already parsed into token ids.
 pub fn encode_value(body: &Value<'_>, protocol: Protocol, options: &Options) -> Result<Encoded, Error> {
     let prepared = protocol.read(body, &options.read)?;
-    let Prepared { model, version, conversation, stream, include_usage, choices, sampling, stop_sequences } = prepared;
-    let prompt = render(&conversation, version, &options.spellings(version));
-    let sampling = Sampling::resolve(&sampling, &conversation, version);
+    let mut encoded = encode_prepared(prepared, options)?;
+    encoded.protocol = Some(protocol);
+    Ok(encoded)
+}
+
+/// Turns a conversation in the codec's own JSON form into token ids.
+pub fn encode_conversation(body: &[u8], version: Version, options: &Options) -> Result<Encoded, Error> {
+    encode_conversation_value(&parse(body)?, version, options)
+}
+
+/// Turns a conversation in the codec's own JSON form, already parsed, into token ids.
+pub fn encode_conversation_value(body: &Value<'_>, version: Version, options: &Options) -> Result<Encoded, Error> {
+    let conversation = conversation_json::read(body, &options.spellings(version))?;
+    let prepared = Prepared {
+        model: version.name(),
+        version,
+        conversation,
+        stream: false,
+        include_usage: None,
+        choices: 1,
+        sampling: RequestedSampling::default(),
+        stop_sequences: Vec::new(),
+        warnings: Vec::new(),
+        custom_tools: Vec::new(),
+        namespace_tools: Vec::new(),
+        echo: None,
+    };
+    encode_prepared(prepared, options)
+}
+
+fn encode_prepared(prepared: Prepared<'_>, options: &Options) -> Result<Encoded, Error> {
+    let Prepared { conversation, version, .. } = prepared;
+    let (spellings, tokenizer) = (options.spellings(version), options.tokenizer(version));
+    let prompt = render(&conversation, version, &spellings);
+    let sampling = Sampling::resolve(&prepared.sampling, &conversation, version);
     let mut parsing = parsing_options(&conversation);
-    parsing.stop_sequences = stop_sequences;
+    parsing.stop_sequences = prepared.stop_sequences;
     parsing.top_logprobs = sampling.logprobs.then(|| sampling.top_logprobs.unwrap_or(0));
     Ok(Encoded {
-        token_ids: prompt_ids(&prompt, &options.tokenizer(version))?,
+        token_ids: prompt_ids(&prompt, &tokenizer)?,
         constraint: constraint(&conversation),
         thinking: conversation.thinking,
         prompt: prompt.into_owned(),
-        model: model.to_owned(),
-        protocol: Some(protocol),
+        model: prepared.model.to_owned(),
+        protocol: None,
         version,
-        stream,
-        include_usage,
-        choices,
+        stream: prepared.stream,
+        include_usage: prepared.include_usage,
+        choices: prepared.choices,
         sampling,
         parsing,
+        warnings: prepared.warnings,
+        custom_tools: prepared.custom_tools,
+        namespace_tools: prepared.namespace_tools,
+        echo: prepared.echo,
+        tokenizer,
+        spellings,
     })
 }
 
@@ -148,87 +135,4 @@ fn prompt_ids(prompt: &Prompt<'_>, tokenizer: &Tokenizer) -> Result<Vec<u32>, Er
         }
     }
     Ok(ids)
-}
-
-/// How the answer to a conversation is read.
-fn parsing_options(conversation: &Conversation<'_>) -> ParsingOptions {
-    let starts_in_tool_calls = conversation.uses_tools() && conversation.tool_choice == ToolChoice::Required;
-    ParsingOptions {
-        initial_stage: initial_stage(conversation),
-        parse_tool_calls: conversation.uses_tools(),
-        starts_in_tool_calls,
-        parse_json_output: conversation.response_format == ResponseFormat::JsonObject,
-        stop_sequences: Vec::new(),
-        declared_tools: Some(conversation.tools.iter().map(|tool| tool.name.clone().into_owned()).collect()),
-        top_logprobs: None,
-        quoted_calls: QuotedCalls::default(),
-    }
-}
-
-fn initial_stage(conversation: &Conversation<'_>) -> InitialStage {
-    use crate::conversation::Message;
-    let prefix = match conversation.messages.last() {
-        Some(Message::Assistant(turn)) if turn.prefix => Some(turn),
-        _ => None,
-    };
-    match prefix {
-        _ if !conversation.thinking => InitialStage::Content,
-        Some(turn) if !turn.content.is_empty() => InitialStage::ContentContinuation,
-        Some(turn) if turn.reasoning.as_deref().is_some_and(|reasoning| !reasoning.is_empty()) => {
-            InitialStage::ReasoningContinuation
-        }
-        _ => InitialStage::ReasoningStart,
-    }
-}
-
-fn constraint(conversation: &Conversation<'_>) -> Option<Constraint> {
-    if conversation.uses_tools() {
-        let required = conversation.tool_choice == ToolChoice::Required;
-        return Some(Constraint::ToolCall { tools: tool_declarations(conversation), required });
-    }
-    match &conversation.response_format {
-        ResponseFormat::Text => None,
-        ResponseFormat::JsonObject => Some(Constraint::Json { schema: None }),
-        ResponseFormat::JsonSchema(schema) => {
-            let mut text = String::new();
-            write_compact(schema, &mut text);
-            Some(Constraint::Json { schema: Some(text) })
-        }
-        ResponseFormat::Regex(pattern) => Some(Constraint::Regex { pattern: pattern.clone().into_owned() }),
-    }
-}
-
-fn tool_declarations(conversation: &Conversation<'_>) -> String {
-    let mut out = String::from("[");
-    for (index, tool) in conversation.tools.iter().enumerate() {
-        out.push_str(if index > 0 {
-            ",{\"type\":\"function\",\"function\":{\"name\":"
-        } else {
-            "{\"type\":\"function\",\"function\":{\"name\":"
-        });
-        write_string(&tool.name, &mut out);
-        out.push_str(",\"description\":");
-        match &tool.description {
-            Some(description) => write_string(description, &mut out),
-            None => out.push_str("null"),
-        }
-        out.push_str(",\"parameters\":");
-        write_compact(&tool.parameters, &mut out);
-        out.push_str(match tool.strict {
-            None => ",\"strict\":null}",
-            Some(true) => ",\"strict\":true}",
-            Some(false) => ",\"strict\":false}",
-        });
-        out.push_str(if tool.deferred { ",\"defer_loading\":true}" } else { "}" });
-    }
-    out.push(']');
-    out
-}
-
-impl Prompt<'_> {
-    /// A copy that borrows nothing from the request.
-    pub fn into_owned(self) -> Prompt<'static> {
-        let images = self.images.into_iter().map(ImageSource::into_owned).collect();
-        Prompt { text: self.text, specials: self.specials, images }
-    }
 }

@@ -92,6 +92,15 @@ pub struct AssistantMessage<'a> {
     pub calls: Vec<ToolCall<'a>>,
     /// Whether the model is to continue this very message.
     pub prefix: bool,
+    /// Whether thinking is over in a prefix that has no content yet; it is over in one that has.
+    pub thinking_closed: bool,
+}
+
+impl AssistantMessage<'_> {
+    /// Whether the model is to go on thinking, if it thinks at all.
+    pub fn leaves_thinking_open(&self) -> bool {
+        self.prefix && !self.thinking_closed && self.content.is_empty()
+    }
 }
 
 /// A call the model made.

@@ -11,9 +11,16 @@ pub struct Error(Box<Inner>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Inner {
-    code: ErrorCode,
+    kind: Kind,
     path: String,
     message: String,
+}
+
+/// A fault of the catalogue, or one that a server around the codec found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Kind {
+    Known(ErrorCode),
+    Foreign { code: String, status: u16 },
 }
 
 impl Error {
@@ -23,12 +30,29 @@ impl Error {
     pub fn new(code: ErrorCode, path: impl Into<String>, values: &[(&str, &dyn fmt::Display)]) -> Self {
         let path = path.into();
         let message = fill(code.template(), &path, values);
-        Self(Box::new(Inner { code, path, message }))
+        Self(Box::new(Inner { kind: Kind::Known(code), path, message }))
+    }
+
+    /// An error that a server around the codec found: for its envelope, and for an answer that breaks off.
+    pub fn foreign(code: impl Into<String>, status: u16, path: impl Into<String>, message: impl Into<String>) -> Self {
+        let kind = Kind::Foreign { code: code.into(), status };
+        Self(Box::new(Inner { kind, path: path.into(), message: message.into() }))
     }
 
     /// The stable code.
-    pub fn code(&self) -> ErrorCode {
-        self.0.code
+    pub fn code(&self) -> &str {
+        match &self.0.kind {
+            Kind::Known(code) => code.as_str(),
+            Kind::Foreign { code, .. } => code,
+        }
+    }
+
+    /// The entry of the catalogue, unless the error came from elsewhere.
+    pub fn kind(&self) -> Option<ErrorCode> {
+        match self.0.kind {
+            Kind::Known(code) => Some(code),
+            Kind::Foreign { .. } => None,
+        }
     }
 
     /// JSON path of the field at fault, in the client's own body; empty when the body as a whole is at fault.
@@ -43,7 +67,10 @@ impl Error {
 
     /// HTTP status.
     pub fn status(&self) -> u16 {
-        self.0.code.status()
+        match self.0.kind {
+            Kind::Known(code) => code.status(),
+            Kind::Foreign { status, .. } => status,
+        }
     }
 }
 
@@ -178,6 +205,16 @@ error_codes! {
     InvalidBase64 = "invalid_base64", 400, "{field} is not valid base64";
     /// An image where none can be.
     MisplacedImage = "misplaced_image", 400, "{field}: assistant messages cannot hold images";
+    /// A URL of a kind that is not supported.
+    UnsupportedUrl = "unsupported_url", 400, "{field} must be an http or https URL";
+    /// A block of content in a message that cannot hold it.
+    MisplacedBlock = "misplaced_block", 400, "{field}: {found} blocks can only be in {expected} messages";
+    /// Something stands between calls and their results.
+    CallsNotAnswered = "calls_not_answered", 400, "{field}: results must directly follow the calls they answer; missing: {found}";
+    /// Two results of one call.
+    DuplicateToolResult = "duplicate_tool_result", 400, "{field}: the call {found} already has a result";
+    /// No tool is shown at the start.
+    AllToolsDeferred = "all_tools_deferred", 400, "{field}: at least one tool must not be deferred";
     /// Neither or both of two fields that exclude each other.
     ExactlyOne = "exactly_one", 400, "{field} must have exactly one of {expected}";
     /// Prompt and answer do not fit.

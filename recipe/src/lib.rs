@@ -2,7 +2,9 @@
 
 pub mod codec;
 pub mod conversation;
+pub mod conversation_json;
 pub mod decoder;
+pub mod encoded;
 pub mod error;
 pub mod event;
 pub mod json;
@@ -10,6 +12,7 @@ pub mod model;
 pub mod output;
 pub mod prompt;
 pub mod protocol;
+pub mod schema;
 pub mod special;
 pub mod tokenizer;
 mod wire;

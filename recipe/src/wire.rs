@@ -316,6 +316,7 @@ macro_rules! wire_tagged {
     }) => {
         $(#[$doc])*
         #[derive(Debug, Clone)]
+        #[allow(dead_code, reason = "some variants are only checked")]
         $visibility enum $name<$life> { $($(#[$variant_doc])* $variant($type),)* }
 
         impl<$life> $crate::wire::Wire<$life> for $name<$life> {

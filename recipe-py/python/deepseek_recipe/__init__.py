@@ -2,7 +2,9 @@
 
 from deepseek_recipe._native import (
     Constraint,
+    Decoder,
     Encoded,
+    Event,
     Image,
     Options,
     Parsing,
@@ -11,13 +13,18 @@ from deepseek_recipe._native import (
     TokenIds,
     Tokenizer,
     __version__,
+    count_tokens,
     encode,
+    encode_conversation,
     eos_token_id,
+    error_body,
 )
 
 __all__ = [
     "Constraint",
+    "Decoder",
     "Encoded",
+    "Event",
     "Image",
     "Options",
     "Parsing",
@@ -26,6 +33,9 @@ __all__ = [
     "TokenIds",
     "Tokenizer",
     "__version__",
+    "count_tokens",
     "encode",
+    "encode_conversation",
     "eos_token_id",
+    "error_body",
 ]

@@ -6,13 +6,15 @@
 
 mod compact;
 mod parse;
+mod pretty;
 mod python;
 
 use std::borrow::Cow;
 
 pub use compact::{write_compact, write_string};
 pub use parse::{MAX_DEPTH, parse};
-pub use python::{FloatStyle, write_python};
+pub use pretty::write_pretty;
+pub use python::{FloatStyle, write_python, write_rewritten};
 
 /// A JSON value. Strings without escapes borrow from the text they were read from.
 #[derive(Debug, Clone, PartialEq)]

@@ -69,6 +69,14 @@ impl Prompt<'_> {
     }
 }
 
+impl Prompt<'_> {
+    /// A copy that borrows nothing from the request.
+    pub fn into_owned(self) -> Prompt<'static> {
+        let images = self.images.into_iter().map(ImageSource::into_owned).collect();
+        Prompt { text: self.text, specials: self.specials, images }
+    }
+}
+
 /// Writes the prompt of `conversation` in the grammar of `version`.
 pub fn render<'a>(conversation: &Conversation<'a>, version: Version, spellings: &Spellings) -> Prompt<'a> {
     let grounding = Special::GROUNDING.map(|special| (special, spellings.of(special)));

@@ -74,7 +74,7 @@ fn turns<'a>(conversation: &Conversation<'a>, writer: &mut Writer<'_, 'a>) {
         match message.as_ref() {
             Message::System { .. } => {}
             Message::User { content } => {
-                if matches!(previous, Some(Message::Tool { .. })) {
+                if matches!(previous, Some(Message::Tool { .. } | Message::User { .. })) {
                     writer.text(JOINER);
                 } else {
                     writer.special(Special::User);
@@ -176,7 +176,7 @@ fn thinking(turn: &AssistantMessage<'_>, conversation: &Conversation<'_>, writer
         writer.special(Special::ThinkingStart);
         writer.model_text(reasoning);
     }
-    if !turn.prefix || !turn.content.is_empty() || !conversation.thinking {
+    if !(conversation.thinking && turn.leaves_thinking_open()) {
         writer.special(Special::ThinkingEnd);
     }
 }

@@ -156,7 +156,7 @@ fn assistant<'a>(turn: &AssistantMessage<'a>, conversation: &Conversation<'a>, w
         writer.special(Special::ThinkingStart);
         writer.model_text(turn.reasoning.as_deref().unwrap_or_default());
     }
-    if !(keep && turn.prefix && turn.content.is_empty() && turn.calls.is_empty()) {
+    if !(keep && turn.leaves_thinking_open() && turn.calls.is_empty()) {
         writer.special(Special::ThinkingEnd);
     }
     writer.model_content(&turn.content);

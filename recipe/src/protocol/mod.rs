@@ -2,7 +2,7 @@
 //! another; what several of them share lies in `shared` for requests and in `answer` for answers.
 
 mod answer;
-pub mod chat_completions;
+mod chat_completions;
 mod messages;
 mod request;
 mod responses;
@@ -50,9 +50,17 @@ impl Protocol {
     pub(crate) fn read<'v>(self, body: &'v Value<'v>, options: &ReadOptions) -> Result<Prepared<'v>, Error> {
         match self {
             Protocol::ChatCompletions => chat_completions::read(body, options),
-            Protocol::Responses | Protocol::Messages => {
-                Err(Error::new(crate::error::ErrorCode::Unsupported, "", &[("found", &"this protocol")]))
-            }
+            Protocol::Responses => responses::read(body, options),
+            Protocol::Messages => messages::read(body, options),
+        }
+    }
+
+    /// JSON Schema of a request body.
+    pub(crate) fn request_schema(self) -> Value<'static> {
+        match self {
+            Protocol::ChatCompletions => chat_completions::request_schema(),
+            Protocol::Responses => responses::request_schema(),
+            Protocol::Messages => messages::request_schema(),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::conversation::Conversation;
 use crate::error::{Error, ErrorCode};
+use crate::json::Value;
 use crate::model::Version;
 use crate::wire::Node;
 
@@ -27,6 +28,14 @@ pub struct Prepared<'v> {
     pub sampling: RequestedSampling,
     /// Texts that end the answer.
     pub stop_sequences: Vec<String>,
+    /// What was left out of the request, for the operator to see.
+    pub warnings: Vec<String>,
+    /// Names of tools whose calls are answered as custom tool calls.
+    pub custom_tools: Vec<String>,
+    /// Tools of namespaces: name in the prompt, namespace, name within it.
+    pub namespace_tools: Vec<(String, String, String)>,
+    /// Settings that the answer repeats, as members of the response object.
+    pub echo: Option<Value<'static>>,
 }
 
 /// What a reader of requests must know besides the body.

@@ -11,7 +11,7 @@ pub(in crate::protocol) fn write_envelope(error: &Error, out: &mut String) {
             members.string("message", error.message());
             members.string("type", kind(error.status()));
             members.optional_string("param", param);
-            members.string("code", error.code().as_str());
+            members.string("code", error.code());
         });
     });
 }

@@ -47,7 +47,7 @@ pub(crate) fn read<'v>(body: &'v Value<'v>, options: &ReadOptions) -> Result<Pre
     conversation.tools = declared_tools(&request, choice)?;
     tools::apply_choice(&mut conversation, choice, &Path::Key(&Path::Root, "tool_choice"))?;
     let path = Path::Key(&Path::Root, "tools");
-    tools::check_strict_mix(conversation.tools.iter(), request.response_format.is_some(), &path)?;
+    tools::check_strict_mix(&conversation.tools, request.response_format.is_some(), &path)?;
     Ok(Prepared {
         model: request.model,
         version,
@@ -56,6 +56,10 @@ pub(crate) fn read<'v>(body: &'v Value<'v>, options: &ReadOptions) -> Result<Pre
         choices: check_range(node, "n", request.n, |n| (1..=MOST_CHOICES).contains(&n), "1")?.unwrap_or(1),
         sampling: sampling(&request, node, options.max_tokens_bound(thinking))?,
         stop_sequences: stop_sequences(&request)?,
+        warnings: Vec::new(),
+        custom_tools: Vec::new(),
+        namespace_tools: Vec::new(),
+        echo: None,
         conversation,
     })
 }
@@ -271,6 +275,7 @@ impl MessagePlace<'_> {
             reasoning: message.reasoning_content.map(Cow::Borrowed),
             calls: calls.collect(),
             prefix: message.prefix == Some(true),
+            thinking_closed: false,
         })
     }
 

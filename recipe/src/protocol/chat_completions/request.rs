@@ -8,7 +8,7 @@ use crate::wire::{Node, Wire, schema_object, wire_object, wire_tagged, wire_word
 
 wire_object! {
     /// A Chat Completions request. Members that are not listed are ignored.
-    pub struct ChatRequest<'v> {
+    pub(crate) struct ChatRequest<'v> {
         /// Name of a served model.
         model: &'v str,
         /// The conversation.
@@ -54,7 +54,7 @@ wire_object! {
 
 wire_object! {
     /// Settings of a stream.
-    pub struct StreamOptions<'v> {
+    pub(crate) struct StreamOptions<'v> {
         /// Whether a last chunk tells the usage.
         include_usage: Option<bool>,
     }
@@ -62,7 +62,7 @@ wire_object! {
 
 wire_tagged! {
     /// A message.
-    pub enum ChatMessage<'v> by "role" {
+    pub(crate) enum ChatMessage<'v> by "role" {
         /// Instructions.
         System(TextMessage<'v>) = "system",
         /// The user.
@@ -78,7 +78,7 @@ wire_tagged! {
 
 wire_object! {
     /// A message of text and images.
-    pub struct TextMessage<'v> {
+    pub(crate) struct TextMessage<'v> {
         /// What was said.
         content: ChatContent<'v>,
     }
@@ -86,7 +86,7 @@ wire_object! {
 
 wire_object! {
     /// A turn of the model.
-    pub struct AssistantMessage<'v> {
+    pub(crate) struct AssistantMessage<'v> {
         /// What it said; may be left out beside calls.
         content: Option<ChatContent<'v>>,
         /// What it thought.
@@ -100,7 +100,7 @@ wire_object! {
 
 wire_object! {
     /// The result of a call.
-    pub struct ToolMessage<'v> {
+    pub(crate) struct ToolMessage<'v> {
         /// What the tool returned.
         content: ChatContent<'v>,
         /// Which call it answers.
@@ -110,7 +110,7 @@ wire_object! {
 
 wire_object! {
     /// A reminder.
-    pub struct ReminderMessage<'v> {
+    pub(crate) struct ReminderMessage<'v> {
         /// Its text.
         content: &'v str,
     }
@@ -118,7 +118,7 @@ wire_object! {
 
 wire_object! {
     /// A call the model made.
-    pub struct ChatToolCall<'v> {
+    pub(crate) struct ChatToolCall<'v> {
         /// Its id.
         id: &'v str,
         /// Always `function`.
@@ -130,7 +130,7 @@ wire_object! {
 
 wire_object! {
     /// A called function.
-    pub struct CalledFunction<'v> {
+    pub(crate) struct CalledFunction<'v> {
         /// Its name.
         name: &'v str,
         /// Its arguments, as JSON text.
@@ -140,7 +140,7 @@ wire_object! {
 
 wire_words! {
     /// The one type of tools.
-    pub enum FunctionWord {
+    pub(crate) enum FunctionWord {
         /// A function.
         Function = "function",
     }
@@ -148,7 +148,7 @@ wire_words! {
 
 wire_object! {
     /// A declared tool.
-    pub struct ChatTool<'v> {
+    pub(crate) struct ChatTool<'v> {
         /// Always `function`.
         kind as "type": FunctionWord,
         /// The function.
@@ -158,7 +158,7 @@ wire_object! {
 
 wire_object! {
     /// A declared function.
-    pub struct DeclaredFunction<'v> {
+    pub(crate) struct DeclaredFunction<'v> {
         /// Up to 128 letters, digits, `_` and `-`.
         name: &'v Value<'v>,
         /// What it does.
@@ -172,7 +172,7 @@ wire_object! {
 
 wire_tagged! {
     /// Form of the answer.
-    pub enum ResponseFormat<'v> by "type" {
+    pub(crate) enum ResponseFormat<'v> by "type" {
         /// Free text.
         Text(TextFormat<'v>) = "text",
         /// Any JSON object.
@@ -186,12 +186,12 @@ wire_tagged! {
 
 wire_object! {
     /// A format without settings.
-    pub struct TextFormat<'v> {}
+    pub(crate) struct TextFormat<'v> {}
 }
 
 wire_object! {
     /// A format given by a schema.
-    pub struct JsonSchemaFormat<'v> {
+    pub(crate) struct JsonSchemaFormat<'v> {
         /// The schema in its wrapper.
         json_schema: JsonSchema<'v>,
     }
@@ -199,7 +199,7 @@ wire_object! {
 
 wire_object! {
     /// The wrapper of a schema.
-    pub struct JsonSchema<'v> {
+    pub(crate) struct JsonSchema<'v> {
         /// The schema.
         schema: &'v Value<'v>,
         /// Whether the schema must be one that can be enforced in full.
@@ -209,7 +209,7 @@ wire_object! {
 
 wire_object! {
     /// A format given by a regular expression.
-    pub struct RegexFormat<'v> {
+    pub(crate) struct RegexFormat<'v> {
         /// The expression.
         regex: &'v str,
     }
@@ -217,7 +217,7 @@ wire_object! {
 
 wire_tagged! {
     /// A piece of content.
-    pub enum ContentPart<'v> by "type" {
+    pub(crate) enum ContentPart<'v> by "type" {
         /// Text.
         Text(TextPart<'v>) = "text",
         /// An image by its URL.
@@ -229,7 +229,7 @@ wire_tagged! {
 
 wire_object! {
     /// Text.
-    pub struct TextPart<'v> {
+    pub(crate) struct TextPart<'v> {
         /// The text.
         text: &'v str,
     }
@@ -237,7 +237,7 @@ wire_object! {
 
 wire_object! {
     /// An image by its URL.
-    pub struct ImagePart<'v> {
+    pub(crate) struct ImagePart<'v> {
         /// The URL in its wrapper.
         image_url: ImageUrl<'v>,
     }
@@ -245,7 +245,7 @@ wire_object! {
 
 wire_object! {
     /// An image's URL.
-    pub struct ImageUrl<'v> {
+    pub(crate) struct ImageUrl<'v> {
         /// `http`, `https`, or `data` in base64.
         url: &'v str,
         /// How finely it is looked at.
@@ -255,7 +255,7 @@ wire_object! {
 
 wire_object! {
     /// An image as a file.
-    pub struct FilePart<'v> {
+    pub(crate) struct FilePart<'v> {
         /// Not supported.
         file_id: Option<&'v str>,
         /// A data URL in base64.
@@ -265,7 +265,7 @@ wire_object! {
 
 /// Content: text, or a list of parts.
 #[derive(Debug, Clone)]
-pub enum ChatContent<'v> {
+pub(crate) enum ChatContent<'v> {
     /// Text.
     Text(&'v str),
     /// Parts.
@@ -289,7 +289,7 @@ impl<'v> Wire<'v> for ChatContent<'v> {
 
 /// Stop sequences: one, or a list.
 #[derive(Debug, Clone)]
-pub enum Stop<'v> {
+pub(crate) enum Stop<'v> {
     /// One.
     One(&'v str),
     /// Several.
@@ -312,7 +312,7 @@ impl<'v> Wire<'v> for Stop<'v> {
 
 /// Whether the model may, must or must not call tools.
 #[derive(Debug, Clone)]
-pub enum ChatToolChoice<'v> {
+pub(crate) enum ChatToolChoice<'v> {
     /// It decides.
     Auto,
     /// It must not.
@@ -325,7 +325,7 @@ pub enum ChatToolChoice<'v> {
 
 wire_object! {
     /// A choice of one tool.
-    pub struct NamedChoice<'v> {
+    pub(crate) struct NamedChoice<'v> {
         /// Always `function`.
         kind as "type": FunctionWord,
         /// The tool in its wrapper.
@@ -335,7 +335,7 @@ wire_object! {
 
 wire_object! {
     /// The name of a tool.
-    pub struct NamedFunction<'v> {
+    pub(crate) struct NamedFunction<'v> {
         /// The name.
         name: &'v str,
     }

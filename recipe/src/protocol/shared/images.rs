@@ -9,7 +9,7 @@ use crate::wire::{Path, wire_words};
 
 wire_words! {
     /// How finely an image is to be looked at.
-    pub enum DetailWord {
+    pub(crate) enum DetailWord {
         /// Coarsely.
         Low = "low",
         /// Finely.
@@ -74,6 +74,44 @@ pub(in crate::protocol) fn from_url<'v>(
     Ok(Part::Image(ImageSource { data, detail, path: place }))
 }
 
+/// An image given as a URL that must be `http` or `https`.
+pub(in crate::protocol) fn from_web_url<'v>(
+    url: Location<'_, 'v>,
+    place: String,
+    version: Version,
+) -> Result<Part<'v>, Error> {
+    if let Some(part) = unsupported(version) {
+        return Ok(part);
+    }
+    if !has_scheme(url.text, "http://") && !has_scheme(url.text, "https://") {
+        return Err(url.fault(ErrorCode::UnsupportedUrl, &[]));
+    }
+    Ok(Part::Image(ImageSource { data: ImageData::Url(Cow::Borrowed(url.text)), detail: Detail::High, path: place }))
+}
+
+/// An image given as bare base64, exactly written, with its media type beside it.
+pub(in crate::protocol) fn from_base64<'v>(
+    data: Location<'_, 'v>,
+    media_type: &'static str,
+    place: String,
+    version: Version,
+) -> Result<Part<'v>, Error> {
+    if let Some(part) = unsupported(version) {
+        return Ok(part);
+    }
+    if !is_base64(data.text, Padding::Required) {
+        return Err(data.fault(ErrorCode::InvalidBase64, &[]));
+    }
+    let data = ImageData::Base64 { media_type: Cow::Borrowed(media_type), data: Cow::Borrowed(data.text) };
+    Ok(Part::Image(ImageSource { data, detail: Detail::High, path: place }))
+}
+
+/// The error for an image given by the id of a file at `path`.
+pub(in crate::protocol) fn file_id_fault(path: &Path<'_>) -> Error {
+    let found = "a file id (send the image itself in base64 instead)";
+    Error::new(ErrorCode::Unsupported, Path::Key(path, "file_id").to_string(), &[("found", &found)])
+}
+
 /// An image given as a file, which must be inline.
 pub(in crate::protocol) struct File<'p, 'v> {
     pub id: Option<&'v str>,
@@ -94,10 +132,7 @@ pub(in crate::protocol) fn from_file<'v>(
         (None, Some(data)) => {
             Ok(Part::Image(ImageSource { data: from_data_url(data)?, detail: Detail::High, path: place }))
         }
-        (Some(_), None) => {
-            let found = "a file id (send the image as a data URL in base64 instead)";
-            Err(Error::new(ErrorCode::Unsupported, Path::Key(path, "file_id").to_string(), &[("found", &found)]))
-        }
+        (Some(_), None) => Err(file_id_fault(path)),
         _ => Err(Error::new(ErrorCode::ExactlyOne, path.to_string(), &[("expected", &"file_id, file_data")])),
     }
 }
@@ -131,7 +166,7 @@ fn from_data_url<'v>(url: Location<'_, 'v>) -> Result<ImageData<'v>, Error> {
 
 /// How exactly base64 text must be written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::protocol) enum Padding {
+enum Padding {
     /// Padding may be left out, white space is skipped.
     Optional,
     /// Padded, and nothing but the alphabet.
@@ -139,11 +174,11 @@ pub(in crate::protocol) enum Padding {
 }
 
 /// Whether `text` is base64 in the standard alphabet. Nothing is decoded.
-pub(in crate::protocol) fn is_base64(text: &str, padding: Padding) -> bool {
+fn is_base64(text: &str, padding: Padding) -> bool {
     let skips = |byte: &u8| padding == Padding::Optional && byte.is_ascii_whitespace();
     let end = text.bytes().rposition(|byte| byte != b'=' && !skips(&byte)).map_or(0, |last| last + 1);
     let (body, padding_text) = text.as_bytes().split_at(end);
-    let pads = padding_text.iter().filter(|&&byte| byte == b'=').count();
+    let pads = padding_text.iter().map(|&byte| usize::from(byte == b'=')).sum::<usize>();
     let mut digits = 0;
     let mut last = 0;
     for &byte in body.iter().filter(|byte| !skips(byte)) {

@@ -6,7 +6,7 @@ use crate::wire::{wire_object, wire_words};
 
 wire_words! {
     /// How hard the model is asked to think, in the words of the protocols.
-    pub enum EffortWord {
+    pub(crate) enum EffortWord {
         /// No thinking.
         None = "none",
         /// Low.
@@ -28,7 +28,7 @@ wire_words! {
 
 wire_words! {
     /// Whether the model thinks.
-    pub enum ThinkingType {
+    pub(crate) enum ThinkingType {
         /// It does.
         Enabled = "enabled",
         /// It does not.
@@ -40,7 +40,7 @@ wire_words! {
 
 wire_object! {
     /// The `thinking` setting.
-    pub struct Thinking<'v> {
+    pub(crate) struct Thinking<'v> {
         /// Whether the model thinks.
         kind as "type": ThinkingType,
         /// Most tokens of reasoning.

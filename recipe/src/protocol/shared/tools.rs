@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use crate::conversation::{Conversation, Tool, ToolChoice};
+use crate::conversation::{Conversation, Message, Tool, ToolChoice};
 use crate::error::{Error, ErrorCode};
 use crate::json::{Object, Value};
 use crate::wire::{Node, Path};
@@ -113,15 +113,31 @@ pub(in crate::protocol) fn apply_choice(
     Ok(())
 }
 
+/// Applies the tool choice to tools that system messages add. A message that is left with nothing to say goes too.
+pub(in crate::protocol) fn filter_added(conversation: &mut Conversation<'_>, choice: Choice<'_>) {
+    let shown = |name: &str| match choice {
+        Choice::Auto | Choice::Required => true,
+        Choice::None => false,
+        Choice::Named(wanted) => name == wanted,
+    };
+    conversation.messages.retain_mut(|message| match message {
+        Message::System { content, tools } if !tools.is_empty() => {
+            tools.retain(|tool| shown(&tool.name));
+            !(tools.is_empty() && content.is_empty())
+        }
+        _ => true,
+    });
+}
+
 /// Checks that strict tools stand alone: not beside non-strict ones, and not beside a response format.
-pub(in crate::protocol) fn check_strict_mix<'t, 'v: 't>(
-    tools: impl Iterator<Item = &'t Tool<'v>> + Clone,
+pub(in crate::protocol) fn check_strict_mix(
+    tools: &[Tool<'_>],
     has_format: bool,
     path: &Path<'_>,
 ) -> Result<(), Error> {
     let is_strict = |tool: &Tool<'_>| tool.strict == Some(true);
-    let any_strict = tools.clone().any(is_strict);
-    if any_strict && !tools.clone().all(is_strict) {
+    let any_strict = tools.iter().any(is_strict);
+    if any_strict && !tools.iter().all(is_strict) {
         return Err(Error::new(ErrorCode::StrictMixed, path.to_string(), &[]));
     }
     if any_strict && has_format {
