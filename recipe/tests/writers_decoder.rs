@@ -85,11 +85,11 @@ fn a_push_that_fails_takes_nothing() {
         (decoder.finish(BackendFinish::Stop, 1), ErrorCode::UnknownChoice),
     ] {
         let error = result.unwrap_err();
-        assert_eq!((error.code(), error.status()), (code, 500));
+        assert_eq!((error.kind(), error.status()), (Some(code), 500));
     }
     assert_eq!(body(&decoder), before);
     let mut decoder = Decoder::new(decoder_config(Protocol::ChatCompletions, thinking()), None);
-    assert_eq!(decoder.push(&[67], None, 0).unwrap_err().code(), ErrorCode::TokenizerMissing);
+    assert_eq!(decoder.push(&[67], None, 0).unwrap_err().kind(), Some(ErrorCode::TokenizerMissing));
     assert!(decoder.push_text("a", 1, 0).is_ok());
 }
 
