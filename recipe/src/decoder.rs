@@ -77,9 +77,6 @@ impl Decoder {
         self.parse(choice, |parser, events| {
             let mut logprobs = logprobs.into_iter().flatten();
             for (id, piece) in pieces {
-                if parser.is_finished() {
-                    break;
-                }
                 parser.push_token(id, piece, logprobs.next(), events);
             }
         })

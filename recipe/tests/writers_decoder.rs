@@ -111,6 +111,16 @@ fn output_after_a_stop_sequence_is_dropped() {
 }
 
 #[test]
+fn nothing_is_read_after_a_failure() {
+    let mut decoder = Decoder::new(decoder_config(Protocol::ChatCompletions, thinking()), None);
+    decoder.push_text("hm", 1, 0).unwrap();
+    let end = decoder.fail(&Error::new(ErrorCode::BackendFailed, "", &[("detail", &"gone")]));
+    assert!(String::from_utf8(end).unwrap().contains("the backend failed: gone"));
+    assert!(decoder.push_text("late", 1, 0).unwrap().is_empty());
+    assert_eq!((decoder.events(), decoder.usage().output), (&[][..], 1));
+}
+
+#[test]
 fn the_typed_events_are_those_of_the_latest_call() {
     let mut decoder = Decoder::new(decoder_config(Protocol::Responses, thinking()), None);
     decoder.push_text("hm</think>a", 3, 0).unwrap();
