@@ -6,8 +6,9 @@ import json
 import threading
 from typing import Any
 
-import deepseek_recipe as recipe
 import pytest
+
+import deepseek_recipe as recipe
 
 REQUEST: dict[str, Any] = {
     "model": "DeepSeek-V4.1-Flash",
@@ -65,7 +66,7 @@ def test_refusals_name_the_field(change: dict[str, Any], code: str, param: str) 
 
 def test_wrong_arguments_are_python_errors() -> None:
     with pytest.raises(ValueError, match="protocol must be"):
-        recipe.encode(REQUEST, "smoke_signals")  # type: ignore[arg-type]
+        recipe.encode(REQUEST, "smoke_signals")
     with pytest.raises(TypeError, match="body must be bytes, str or dict"):
         recipe.encode(3, "chat_completions")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="missing_reasoning must be"):

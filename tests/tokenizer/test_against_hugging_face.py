@@ -5,16 +5,19 @@ is. Two kinds of input: every sequence of up to three characters that stand for 
 pre-tokenizer tells apart, which covers every rule and every border between rules, and random texts.
 """
 
+from __future__ import annotations
+
 import itertools
 import json
 import pathlib
+from collections.abc import Iterable
 
 import pytest
+import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-recipe = pytest.importorskip("deepseek_recipe")
-tokenizers = pytest.importorskip("tokenizers")
+import deepseek_recipe as recipe
 
 FILE = pathlib.Path(__file__).resolve().parents[2] / "recipe" / "data" / "tokenizer_v4.json"
 CONTENT = json.loads(FILE.read_text(encoding="utf-8"))
@@ -54,29 +57,31 @@ TEXTS_WITH_SPELLINGS = st.lists(
 
 
 @pytest.fixture(scope="module")
-def ours():
+def ours() -> recipe.Tokenizer:
     """The built-in V4 tokenizer."""
     return recipe.Tokenizer.built_in("v4")
 
 
 @pytest.fixture(scope="module")
-def plain_reference():
+def plain_reference() -> tokenizers.Tokenizer:
     """The reference without added vocabulary."""
     return tokenizers.Tokenizer.from_str(json.dumps(CONTENT | {"added_tokens": []}))
 
 
 @pytest.fixture(scope="module")
-def special_reference():
+def special_reference() -> tokenizers.Tokenizer:
     """The reference as it is."""
     return tokenizers.Tokenizer.from_file(str(FILE))
 
 
-def expected_ids(reference, texts):
+def expected_ids(reference: tokenizers.Tokenizer, texts: Iterable[str]) -> list[list[int]]:
     """Ids of each text, nothing added."""
     return [encoding.ids for encoding in reference.encode_batch(list(texts), add_special_tokens=False)]
 
 
-def assert_same(ours, reference, texts, special=False):
+def assert_same(
+    ours: recipe.Tokenizer, reference: tokenizers.Tokenizer, texts: Iterable[str], *, special: bool = False
+) -> None:
     """Compare all texts, name the first one that differs."""
     texts = list(texts)
     for text, expected in zip(texts, expected_ids(reference, texts), strict=True):
@@ -84,13 +89,13 @@ def assert_same(ours, reference, texts, special=False):
 
 
 @pytest.mark.parametrize("length", [1, 2, 3])
-def test_every_sequence_of_classes(ours, plain_reference, length):
+def test_every_sequence_of_classes(ours: recipe.Tokenizer, plain_reference: tokenizers.Tokenizer, length: int) -> None:
     """Products of class representatives; the longest from a part of them, still every class."""
-    parts = REPRESENTATIVES if length < 3 else REPRESENTATIVES[::2] + [" ", "\n", "\r", "!", "a", "1", "中"]
+    parts = REPRESENTATIVES if length < 3 else [*REPRESENTATIVES[::2], " ", "\n", "\r", "!", "a", "1", "中"]
     assert_same(ours, plain_reference, map("".join, itertools.product(parts, repeat=length)))
 
 
-def test_every_code_point(ours, plain_reference):
+def test_every_code_point(ours: recipe.Tokenizer, plain_reference: tokenizers.Tokenizer) -> None:
     """Each code point between two letters, a hundred to a text: a class that differs moves a border."""
     codes = [code for code in range(0x110000) if not 0xD800 <= code < 0xE000]
     batches = (codes[start : start + 100] for start in range(0, len(codes), 100))
@@ -99,14 +104,14 @@ def test_every_code_point(ours, plain_reference):
 
 @pytest.mark.parametrize("length", [47, 48, 49, 63, 64, 65, 66, 1000])
 @pytest.mark.parametrize("part", ["a", "ab", "the", "=", "-*", " ", "\n", "\t ", "中", "深度求索", "é", "\u0301", "\0"])
-def test_long_words(ours, plain_reference, part, length):
+def test_long_words(ours: recipe.Tokenizer, plain_reference: tokenizers.Tokenizer, part: str, length: int) -> None:
     """Lengths around the border between the mergers."""
     assert_same(ours, plain_reference, [part * length, "x" + part * length, part * length + "x"])
 
 
 @given(TEXTS)
 @settings(max_examples=1000, deadline=None)
-def test_random_plain_text(ours, plain_reference, text):
+def test_random_plain_text(ours: recipe.Tokenizer, plain_reference: tokenizers.Tokenizer, text: str) -> None:
     """Ids equal the reference's, and decoding gives the text back."""
     ids = ours.encode(text, special=False)
     assert ids == plain_reference.encode(text, add_special_tokens=False).ids
@@ -116,7 +121,9 @@ def test_random_plain_text(ours, plain_reference, text):
 
 @given(TEXTS_WITH_SPELLINGS)
 @settings(max_examples=1000, deadline=None)
-def test_random_text_with_special_tokens(ours, plain_reference, special_reference, text):
+def test_random_text_with_special_tokens(
+    ours: recipe.Tokenizer, plain_reference: tokenizers.Tokenizer, special_reference: tokenizers.Tokenizer, text: str
+) -> None:
     """Spellings become added tokens on request only."""
     assert ours.encode(text, special=True) == special_reference.encode(text, add_special_tokens=False).ids
     assert ours.encode(text, special=False) == plain_reference.encode(text, add_special_tokens=False).ids
@@ -124,19 +131,19 @@ def test_random_text_with_special_tokens(ours, plain_reference, special_referenc
 
 @given(st.lists(st.integers(0, 129_279), max_size=30))
 @settings(max_examples=500, deadline=None)
-def test_decoding_any_ids(ours, special_reference, ids):
+def test_decoding_any_ids(ours: recipe.Tokenizer, special_reference: tokenizers.Tokenizer, ids: list[int]) -> None:
     """Cut characters become U+FFFD as in the reference."""
     assert ours.decode(ids) == special_reference.decode(ids, skip_special_tokens=False)
 
 
-def test_this_file_as_a_users_own(plain_reference):
+def test_this_file_as_a_users_own(plain_reference: tokenizers.Tokenizer) -> None:
     """A tokenizer read from bytes is the built-in one; an entry out of reach of its merges is not used."""
     own = recipe.Tokenizer(FILE.read_bytes())
     assert_same(own, plain_reference, ["Hello, world!", "中文 and 日本語 1234"])
 
 
 @pytest.mark.parametrize("ignore_merges", [False, True])
-def test_a_file_with_unreachable_entries(ignore_merges):
+def test_a_file_with_unreachable_entries(ignore_merges: bool) -> None:
     """The word table must not answer for an entry that merging never gives."""
     model = CONTENT["model"]
     entries = [spelling for spelling in model["vocab"] if len(spelling) == 1] + ["ab", "bc", "abc", "abcd", "cd"]

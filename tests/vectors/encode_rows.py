@@ -66,8 +66,18 @@ def check(row: Row, deviation: Row | None) -> str | None:
     if deviation is not None:
         if difference_of(row) is None:
             return "is listed as a deviation but equals the file"
-        expected = {key: value for key, value in row.items() if key not in ("ok", "error")} | deviation["expected"]
+        expected = {key: value for key, value in row.items() if key not in ("ok", "error")}
+        expected |= {"ok": merged(row.get("ok", {}), deviation["ok"])} if "ok" in deviation else {"error": {}}
     return difference_of(expected)
+
+
+def merged(base: Row, changes: Row) -> Row:
+    """The members of `base`, with those of `changes` in their places at every level."""
+    result = dict(base)
+    for key, value in changes.items():
+        below = base.get(key)
+        result[key] = merged(below, value) if isinstance(value, dict) and isinstance(below, dict) else value
+    return result
 
 
 def difference_of(row: Row) -> str | None:
@@ -119,16 +129,15 @@ def comparisons(ok: Row, result: recipe.Encoded) -> list[tuple[str, Any, Any]]:
             compared.append((key, expected[key], getattr(result.parsing, key)))
     if "stream" in ok:
         compared.append(("stream", ok["stream"], result.stream))
-    for prompt_tokens, context_length, expected in ok.get("resolve_max_tokens", []):
+    for prompt_tokens, context_length, limit in ok.get("resolve_max_tokens", []):
         found = resolved(result, prompt_tokens, context_length)
-        expected = expected if isinstance(expected, int) else "refused"
-        compared.append((f"resolve_max_tokens({prompt_tokens}, {context_length})", expected, found))
+        name = f"resolve_max_tokens({prompt_tokens}, {context_length})"
+        compared.append((name, limit if isinstance(limit, int) else "refused", found))
     if "namespace_tool_map" in ok:
-        found = {flat: list(names) for flat, names in result.namespace_tools.items()}
-        expected = {flat: list(names) for flat, names in ok["namespace_tool_map"].items()}
-        compared.append(("namespace_tool_map", expected, found))
+        names = {flat: list(pair) for flat, pair in result.namespace_tools.items()}
+        compared.append(("namespace_tool_map", ok["namespace_tool_map"], names))
     if "echo" in ok:
-        echo = json.loads(result.echo)
+        echo = json.loads(result.echo or "{}")
         compared.extend((f"echo.{key}", value, echo.get(key)) for key, value in ok["echo"].items())
     return compared
 

@@ -8,14 +8,15 @@ from typing_extensions import Buffer
 __version__: str
 
 _Body = bytes | str | dict[str, Any]
-_Protocol = Literal["chat_completions", "responses", "messages"]
-_Version = Literal["v4", "v4.1"]
+# What functions take is any string, checked when called, so that names may come from configuration.
+_Protocol = str
+_Version = str
 
 class RequestError(ValueError):
     """A request that cannot be served, and why.
 
-    `status_code` is the HTTP status, `code` a stable word of `docs/errors.md`, `param` the JSON path of the field at fault
-    (None for the body as a whole), `body` the protocol's own error JSON.
+    `status_code` is the HTTP status, `code` a stable word of `docs/errors.md`, `param` the JSON path of the field at
+    fault (None for the body as a whole), `body` the protocol's own error JSON.
     """
 
     status_code: int
@@ -24,10 +25,16 @@ class RequestError(ValueError):
     body: bytes
 
 def encode(body: _Body, protocol: _Protocol, *, options: Options | None = None) -> Encoded:
-    """Turns a request body into token ids. Raises `RequestError`."""
+    """Turns a request body into token ids. `protocol` is "chat_completions", "responses" or "messages".
+
+    Raises `RequestError` for a body that cannot be served, `TypeError` or `ValueError` for a wrong argument.
+    """
 
 def encode_conversation(conversation: _Body, *, version: _Version, options: Options | None = None) -> Encoded:
-    """Turns a conversation, in the form of `schemas/conversation.json`, into token ids. Raises `RequestError`."""
+    """Turns a conversation, in the form of `schemas/conversation.json`, into token ids of version "v4" or "v4.1".
+
+    Raises `RequestError`.
+    """
 
 def count_tokens(body: _Body, protocol: _Protocol, *, options: Options | None = None) -> int:
     """Number of tokens of a request's prompt. Raises `RequestError`."""
@@ -44,8 +51,8 @@ class Options:
 
     `models` maps served names to prompt versions. `missing_reasoning` says what becomes of assistant messages without
     reasoning ("fill" or "reject"), `*_web_search` of tools that only a server could run ("drop" or "reject").
-    `max_tokens_bounds` are the highest `max_tokens` with thinking on and off. `special_tokens` respells control tokens by
-    name (`{"image": "<｜image｜>"}`), `tokenizers` replaces the embedded tokenizers by version.
+    `max_tokens_bounds` are the highest `max_tokens` with thinking on and off. `special_tokens` respells control tokens
+    by name (`{"image": "<｜image｜>"}`), `tokenizers` replaces the embedded tokenizers by version.
     """
 
     def __new__(
@@ -76,11 +83,11 @@ class Encoded:
     @property
     def images(self) -> list[Image]: ...
     @property
-    def protocol(self) -> _Protocol | None: ...
+    def protocol(self) -> Literal["chat_completions", "responses", "messages"] | None: ...
     @property
     def model(self) -> str: ...
     @property
-    def model_version(self) -> _Version: ...
+    def model_version(self) -> Literal["v4", "v4.1"]: ...
     @property
     def thinking(self) -> bool: ...
     @property
@@ -110,12 +117,15 @@ class Encoded:
         """What was left out of the request because the model has no use for it."""
 
     def resolve_max_tokens(self, context_length: int, prompt_tokens: int | None = None) -> int:
-        """Most tokens to generate. Raises `RequestError` (`context_length_exceeded`) where prompt and answer do not fit."""
+        """Most tokens to generate.
+
+        Raises `RequestError` (`context_length_exceeded`) where prompt and answer do not fit.
+        """
 
     def decoder(
         self, *, id: str, created: int, seed: bytes, signature: str | None = None, model: str | None = None
     ) -> Decoder:
-        """The decoder of the answer to this request. `model` is the name the answer reports, if not the request's own."""
+        """The decoder of the answer to this request. `model` is the name it reports, if not the request's own."""
 
 @final
 class TokenIds:
@@ -175,8 +185,8 @@ _Stage = Literal["content", "reasoning_start", "reasoning_continuation", "conten
 class Parsing:
     """How an answer is to be read. Made by `encode`, or by hand for a bare decoder.
 
-    `declared_tools` None means that the tools are not known, and every name counts as declared. `quoted_calls` says what a
-    block of calls inside a closed code fence is: "text" or "calls".
+    `declared_tools` None means that the tools are not known, and every name counts as declared. `quoted_calls` says
+    what a block of calls inside a closed code fence is: "text" or "calls".
     """
 
     def __new__(
@@ -270,7 +280,10 @@ class Decoder:
     def push(
         self, token_ids: Buffer | Sequence[int], logprobs: Sequence[_Logprob] | None = None, choice: int = 0
     ) -> bytes:
-        """Takes tokens, with (logprob, [(id, logprob), …]) for each if asked for. Raises `RequestError` for an unknown id."""
+        """Takes tokens, with (logprob, [(id, logprob), …]) for each if asked for.
+
+        Raises `RequestError` for an unknown id.
+        """
 
     def push_text(self, text: str, token_count: int | None = None, choice: int = 0) -> bytes:
         """Takes text that stands for `token_count` tokens."""
