@@ -5,7 +5,8 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use recipe::codec::{Encoded, Options, encode};
+use recipe::codec::{Options, encode};
+use recipe::encoded::Encoded;
 use recipe::json::write_string;
 use recipe::prompt::Segment;
 use recipe::protocol::Protocol;

@@ -12,6 +12,9 @@ use crate::protocol::{AnswerConfig, AnswerWriter, Fold, Usage};
 use crate::special::{Special, Spellings};
 use crate::tokenizer::{Piece, Tokenizer};
 
+/// Usual length of a frame, so that the output seldom grows while it is written.
+const FRAME: usize = 256;
+
 /// What a decoder must know before the first token.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DecoderConfig {
@@ -74,9 +77,6 @@ impl Decoder {
         self.parse(choice, |parser, events| {
             let mut logprobs = logprobs.into_iter().flatten();
             for (id, piece) in pieces {
-                if parser.is_finished() {
-                    break;
-                }
                 parser.push_token(id, piece, logprobs.next(), events);
             }
         })
@@ -143,7 +143,6 @@ impl Decoder {
         choice: usize,
         parse: impl FnOnce(&mut OutputParser, &mut Vec<Event>),
     ) -> Result<Vec<u8>, Error> {
-        let mut out = String::new();
         self.events.clear();
         // An unknown choice is the answer's error to report.
         let counts = match self.parsers.get_mut(choice) {
@@ -156,6 +155,7 @@ impl Decoder {
         };
         let reasoning = counts.reasoning.filter(|&count| self.reasons || count > 0);
         self.answer.count(choice, TokenCounts { reasoning, ..counts })?;
+        let mut out = String::with_capacity(self.events.len() * FRAME);
         if !self.answer.is_finished(choice) {
             self.answer.start(0, 0, None, &mut out);
         }

@@ -85,11 +85,11 @@ fn a_push_that_fails_takes_nothing() {
         (decoder.finish(BackendFinish::Stop, 1), ErrorCode::UnknownChoice),
     ] {
         let error = result.unwrap_err();
-        assert_eq!((error.code(), error.status()), (code, 500));
+        assert_eq!((error.kind(), error.status()), (Some(code), 500));
     }
     assert_eq!(body(&decoder), before);
     let mut decoder = Decoder::new(decoder_config(Protocol::ChatCompletions, thinking()), None);
-    assert_eq!(decoder.push(&[67], None, 0).unwrap_err().code(), ErrorCode::TokenizerMissing);
+    assert_eq!(decoder.push(&[67], None, 0).unwrap_err().kind(), Some(ErrorCode::TokenizerMissing));
     assert!(decoder.push_text("a", 1, 0).is_ok());
 }
 
@@ -108,6 +108,16 @@ fn output_after_a_stop_sequence_is_dropped() {
     assert!(decoder.finish(BackendFinish::Length, 0).unwrap().is_empty());
     assert!(decoder.fail(&Error::new(ErrorCode::BackendFailed, "", &[("detail", &"late")])).is_empty());
     assert_eq!(body(&decoder), answer);
+}
+
+#[test]
+fn nothing_is_read_after_a_failure() {
+    let mut decoder = Decoder::new(decoder_config(Protocol::ChatCompletions, thinking()), None);
+    decoder.push_text("hm", 1, 0).unwrap();
+    let end = decoder.fail(&Error::new(ErrorCode::BackendFailed, "", &[("detail", &"gone")]));
+    assert!(String::from_utf8(end).unwrap().contains("the backend failed: gone"));
+    assert!(decoder.push_text("late", 1, 0).unwrap().is_empty());
+    assert_eq!((decoder.events(), decoder.usage().output), (&[][..], 1));
 }
 
 #[test]

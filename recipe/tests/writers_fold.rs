@@ -62,12 +62,11 @@ fn fold_chat_delta(message: &mut Value, delta: &Value) {
         append(&mut message["reasoning_content"], reasoning);
     }
     for call in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
-        match call.get("id") {
-            Some(_) => append(&mut message["tool_calls"], &json!([call])),
-            None => {
-                let place = usize::try_from(call["index"].as_u64().unwrap()).unwrap();
-                append(&mut message["tool_calls"][place]["function"]["arguments"], &call["function"]["arguments"]);
-            }
+        if call.get("id").is_some() {
+            append(&mut message["tool_calls"], &json!([call]));
+        } else {
+            let place = usize::try_from(call["index"].as_u64().unwrap()).unwrap();
+            append(&mut message["tool_calls"][place]["function"]["arguments"], &call["function"]["arguments"]);
         }
     }
 }
