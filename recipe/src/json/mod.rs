@@ -223,15 +223,14 @@ impl<'a> ObjectBuilder<'a> {
     const SCAN_LIMIT: usize = 16;
 
     fn push(&mut self, key: Cow<'a, str>, value: Value<'a>) {
-        match self.place(&key) {
-            Some(place) => self.entries[place].1 = value,
-            None => {
-                if !self.places.is_empty() {
-                    self.places.insert(key.clone(), self.entries.len());
-                }
-                self.entries.push((key, value));
-            }
+        if let Some(place) = self.place(&key) {
+            self.entries[place].1 = value;
+            return;
         }
+        if !self.places.is_empty() {
+            self.places.insert(key.clone(), self.entries.len());
+        }
+        self.entries.push((key, value));
     }
 
     fn place(&mut self, key: &str) -> Option<usize> {
