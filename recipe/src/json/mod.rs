@@ -279,8 +279,8 @@ mod tests {
 
     #[test]
     fn many_repeated_keys_are_found_by_hash() {
-        let text: String = (0..100).map(|index| format!("\"k{}\": {index},", index % 50)).collect();
-        let text = format!("{{{}}}", text.trim_end_matches(','));
+        let members: Vec<String> = (0..100).map(|index| format!("\"k{}\": {index}", index % 50)).collect();
+        let text = format!("{{{}}}", members.join(","));
         let object = value(&text);
         assert_eq!(object.as_object().unwrap().len(), 50);
         assert_eq!(object.get("k7"), Some(&value("57")));
