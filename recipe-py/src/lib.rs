@@ -1,1 +1,43 @@
+//! Python binding of the codec: converts and delegates, releases the GIL, holds no logic.
 
+mod body;
+mod decoder;
+mod encoded;
+mod errors;
+mod events;
+mod options;
+mod parsing;
+mod token_ids;
+mod tokenizer;
+
+/// The compiled half of the `deepseek_recipe` package.
+#[pyo3::pymodule]
+mod _native {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::decoder::{Decoder, error_body};
+    #[pymodule_export]
+    use crate::encoded::{Constraint, Encoded, Image, Sampling, count_tokens, encode, encode_conversation};
+    #[pymodule_export]
+    use crate::errors::RequestError;
+    #[pymodule_export]
+    use crate::events::Event;
+    #[pymodule_export]
+    use crate::options::Options;
+    #[pymodule_export]
+    use crate::parsing::Parsing;
+    #[pymodule_export]
+    use crate::token_ids::TokenIds;
+    #[pymodule_export]
+    use crate::tokenizer::{Tokenizer, eos_token_id};
+
+    /// Adds the version in Python's spelling: `1.0.0-alpha.1` is `1.0.0a1`.
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add(
+            "__version__",
+            env!("CARGO_PKG_VERSION").replace("-alpha.", "a").replace("-beta.", "b").replace("-rc.", "rc"),
+        )
+    }
+}

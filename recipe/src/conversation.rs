@@ -68,6 +68,19 @@ pub enum Message<'a> {
     },
 }
 
+impl<'a> Message<'a> {
+    /// What the message says.
+    pub fn content(&self) -> &Content<'a> {
+        match self {
+            Message::System { content, .. }
+            | Message::User { content }
+            | Message::Tool { content, .. }
+            | Message::LatestReminder { content } => content,
+            Message::Assistant(turn) => &turn.content,
+        }
+    }
+}
+
 /// A turn of the model.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct AssistantMessage<'a> {
@@ -79,6 +92,15 @@ pub struct AssistantMessage<'a> {
     pub calls: Vec<ToolCall<'a>>,
     /// Whether the model is to continue this very message.
     pub prefix: bool,
+    /// Whether thinking is over in a prefix that has no content yet; it is over in one that has.
+    pub thinking_closed: bool,
+}
+
+impl AssistantMessage<'_> {
+    /// Whether the model is to go on thinking, if it thinks at all.
+    pub fn leaves_thinking_open(&self) -> bool {
+        self.prefix && !self.thinking_closed && self.content.is_empty()
+    }
 }
 
 /// A call the model made.
@@ -158,6 +180,8 @@ pub enum Part<'a> {
     Text(Cow<'a, str>),
     /// A place for an image.
     Image(ImageSource<'a>),
+    /// An image that was given without a place; it is listed with the others and prints nothing.
+    UnplacedImage(ImageSource<'a>),
 }
 
 /// Between two parts of one content, and between two messages that merge into one.
@@ -181,14 +205,18 @@ impl<'a> Content<'a> {
 
     /// Whether it would print nothing.
     pub fn is_empty(&self) -> bool {
-        self.0.iter().all(|part| matches!(part, Part::Text(text) if text.is_empty()))
+        self.0.iter().all(|part| match part {
+            Part::Text(text) => text.is_empty(),
+            Part::Image(_) => false,
+            Part::UnplacedImage(_) => true,
+        })
     }
 
     /// The texts, images left out.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|part| match part {
             Part::Text(text) => Some(text.as_ref()),
-            Part::Image(_) => None,
+            Part::Image(_) | Part::UnplacedImage(_) => None,
         })
     }
 }
@@ -208,6 +236,20 @@ pub struct ImageSource<'a> {
     pub detail: Detail,
     /// JSON path of the field in the request.
     pub path: String,
+}
+
+impl ImageSource<'_> {
+    /// A copy that borrows nothing.
+    pub fn into_owned(self) -> ImageSource<'static> {
+        let own = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        let data = match self.data {
+            ImageData::Url(url) => ImageData::Url(own(url)),
+            ImageData::Base64 { media_type, data } => {
+                ImageData::Base64 { media_type: own(media_type), data: own(data) }
+            }
+        };
+        ImageSource { data, detail: self.detail, path: self.path }
+    }
 }
 
 /// The image itself.
@@ -242,5 +284,12 @@ impl Conversation<'_> {
     /// Whether tools are shown and calls are read: some are declared and the choice is not "none".
     pub fn uses_tools(&self) -> bool {
         !self.tools.is_empty() && self.tool_choice != ToolChoice::None
+    }
+
+    /// Whether `word` (ASCII, any case) occurs in the content of a message, within one part.
+    pub fn says(&self, word: &str) -> bool {
+        let occurs =
+            |text: &str| text.as_bytes().windows(word.len()).any(|window| window.eq_ignore_ascii_case(word.as_bytes()));
+        self.messages.iter().any(|message| message.content().texts().any(occurs))
     }
 }

@@ -11,9 +11,16 @@ pub struct Error(Box<Inner>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Inner {
-    code: ErrorCode,
+    kind: Kind,
     path: String,
     message: String,
+}
+
+/// A fault of the catalogue, or one that a server around the codec found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Kind {
+    Known(ErrorCode),
+    Foreign { code: String, status: u16 },
 }
 
 impl Error {
@@ -23,12 +30,29 @@ impl Error {
     pub fn new(code: ErrorCode, path: impl Into<String>, values: &[(&str, &dyn fmt::Display)]) -> Self {
         let path = path.into();
         let message = fill(code.template(), &path, values);
-        Self(Box::new(Inner { code, path, message }))
+        Self(Box::new(Inner { kind: Kind::Known(code), path, message }))
+    }
+
+    /// An error that a server around the codec found: for its envelope, and for an answer that breaks off.
+    pub fn foreign(code: impl Into<String>, status: u16, path: impl Into<String>, message: impl Into<String>) -> Self {
+        let kind = Kind::Foreign { code: code.into(), status };
+        Self(Box::new(Inner { kind, path: path.into(), message: message.into() }))
     }
 
     /// The stable code.
-    pub fn code(&self) -> ErrorCode {
-        self.0.code
+    pub fn code(&self) -> &str {
+        match &self.0.kind {
+            Kind::Known(code) => code.as_str(),
+            Kind::Foreign { code, .. } => code,
+        }
+    }
+
+    /// The entry of the catalogue, unless the error came from elsewhere.
+    pub fn kind(&self) -> Option<ErrorCode> {
+        match self.0.kind {
+            Kind::Known(code) => Some(code),
+            Kind::Foreign { .. } => None,
+        }
     }
 
     /// JSON path of the field at fault, in the client's own body; empty when the body as a whole is at fault.
@@ -43,7 +67,10 @@ impl Error {
 
     /// HTTP status.
     pub fn status(&self) -> u16 {
-        self.0.code.status()
+        match self.0.kind {
+            Kind::Known(code) => code.status(),
+            Kind::Foreign { status, .. } => status,
+        }
     }
 }
 
@@ -125,5 +152,83 @@ error_codes! {
     /// A string is not one of the known words.
     UnknownValue = "unknown_value", 400, "{field} must be one of {expected}, not {found}";
     /// The model is not served.
-    ModelNotFound = "model_not_found", 404, "the model {found} does not exist; available: {expected}";
+    ModelNotFound = "model_not_found", 404, "{field}: the model {found} does not exist; available: {expected}";
+    /// A list that may not be empty is.
+    EmptyArray = "empty_array", 400, "{field} must hold at least one item";
+    /// A list is too long.
+    ArrayTooLong = "array_too_long", 400, "{field} must hold at most {limit} items, not {found}";
+    /// A string that may not be empty is.
+    EmptyString = "empty_string", 400, "{field} must not be an empty string";
+    /// A string is too long.
+    StringTooLong = "string_too_long", 400, "{field} must have at most {limit} characters, not {found}";
+    /// A name has characters that names may not have.
+    InvalidName = "invalid_name", 400, "{field} must match ^[a-zA-Z0-9_-]+$, not {found}";
+    /// Two tools share a name.
+    DuplicateToolName = "duplicate_tool_name", 400, "{field}: the tool {found} is declared more than once";
+    /// A schema is none.
+    InvalidSchema = "invalid_schema", 400, "{field} is not a usable JSON Schema: {detail}";
+    /// A schema cannot be enforced.
+    InvalidStrictSchema = "invalid_strict_schema", 400, "{field} does not fit strict mode: {detail}";
+    /// Strict and other tools in one request.
+    StrictMixed = "strict_mixed", 400, "{field}: strict and non-strict tools cannot be used in the same request";
+    /// Strict tools and a response format in one request.
+    StrictWithFormat = "strict_with_format", 400, "{field}: strict tools cannot be used with a response format";
+    /// A choice names a tool that is not there.
+    UnknownTool = "unknown_tool", 400, "{field} names the tool {found}, which is not declared";
+    /// A call cannot be required while the model thinks.
+    ToolChoiceWhileThinking = "tool_choice_while_thinking", 400, "{field}: a call cannot be required in thinking mode";
+    /// Calls without results.
+    MissingToolResult = "missing_tool_result", 400, "{field}: every call must be answered by a result right after it; missing: {found}";
+    /// A result without a call.
+    UnexpectedToolResult = "unexpected_tool_result", 400, "{field}: the result {found} answers no call right before it";
+    /// An id that must be unique is not.
+    DuplicateCallId = "duplicate_call_id", 400, "{field}: the call id {found} is used more than once";
+    /// A message that says nothing.
+    MissingContent = "missing_content", 400, "{field} must have content or tool calls";
+    /// Reasoning of the current round was not sent back.
+    MissingReasoning = "missing_reasoning", 400, "{field} of the current round must be sent back in thinking mode";
+    /// A prefix in the middle.
+    PrefixNotLast = "prefix_not_last", 400, "{field} may be true only on an assistant message that is the last message";
+    /// A prefix together with something it excludes.
+    PrefixConflict = "prefix_conflict", 400, "{field}: continuing a message cannot be combined with {found}";
+    /// A setting that needs another one.
+    Requires = "requires", 400, "{field} requires {expected}";
+    /// JSON output without a word of it in the prompt.
+    JsonWordMissing = "json_word_missing", 400, "{field}: a message must contain the word json to ask for a JSON object";
+    /// Something the codec cannot honour.
+    Unsupported = "unsupported", 400, "{field}: {found} is not supported";
+    /// An image from a place that is not supported.
+    UnsupportedImageUrl = "unsupported_image_url", 400, "{field} must be an http or https URL, or a data URL in base64";
+    /// An image of a kind that is not supported.
+    UnsupportedImageType = "unsupported_image_type", 400, "{field} must be an image of type {expected}, not {found}";
+    /// Base64 that is none.
+    InvalidBase64 = "invalid_base64", 400, "{field} is not valid base64";
+    /// An image where none can be.
+    MisplacedImage = "misplaced_image", 400, "{field}: assistant messages cannot hold images";
+    /// A URL of a kind that is not supported.
+    UnsupportedUrl = "unsupported_url", 400, "{field} must be an http or https URL";
+    /// A block of content in a message that cannot hold it.
+    MisplacedBlock = "misplaced_block", 400, "{field}: {found} blocks can only be in {expected} messages";
+    /// Something stands between calls and their results.
+    CallsNotAnswered = "calls_not_answered", 400, "{field}: results must directly follow the calls they answer; missing: {found}";
+    /// Two results of one call.
+    DuplicateToolResult = "duplicate_tool_result", 400, "{field}: the call {found} already has a result";
+    /// No tool is shown at the start.
+    AllToolsDeferred = "all_tools_deferred", 400, "{field}: at least one tool must not be deferred";
+    /// Neither or both of two fields that exclude each other.
+    ExactlyOne = "exactly_one", 400, "{field} must have exactly one of {expected}";
+    /// Prompt and answer do not fit.
+    ContextLengthExceeded = "context_length_exceeded", 400, "the context holds {limit} tokens, but {sum} were asked for: {prompt} of the prompt and {completion} to generate";
+    /// The tokenizer lacks a control token of the format.
+    UnknownControlToken = "unknown_control_token", 500, "the tokenizer has no control token {found}";
+    /// The backend sent a token that does not exist.
+    UnknownToken = "unknown_token", 500, "the backend sent token {found}, which is not in the vocabulary";
+    /// The backend sent tokens and log probabilities that do not pair up.
+    LogprobsMismatch = "logprobs_mismatch", 500, "the backend sent {found} log probabilities for {expected} tokens";
+    /// Tokens came for an answer that can only take text.
+    TokenizerMissing = "tokenizer_missing", 500, "the backend sent tokens, but the answer has no tokenizer";
+    /// Output came for a choice that the answer does not have.
+    UnknownChoice = "unknown_choice", 500, "the backend sent output for choice {found} of an answer with {limit}";
+    /// The backend broke off.
+    BackendFailed = "backend_failed", 500, "the backend failed: {detail}";
 }

@@ -5,7 +5,6 @@
 
 /// One step of an answer.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
 pub enum Event {
     /// More reasoning.
     Reasoning(Delta),

@@ -13,21 +13,38 @@ pub enum FloatStyle {
     V41,
 }
 
+/// What stands between members, and how numbers look.
+#[derive(Clone, Copy)]
+struct Layout {
+    style: FloatStyle,
+    comma: &'static str,
+    colon: &'static str,
+}
+
 /// Appends `value` as the prompts print JSON.
 pub fn write_python(value: &Value<'_>, style: FloatStyle, out: &mut String) {
+    write(value, Layout { style, comma: ", ", colon: ": " }, out);
+}
+
+/// Appends `value` without white space, but with numbers by value: JSON that was read and written again.
+pub fn write_rewritten(value: &Value<'_>, out: &mut String) {
+    write(value, Layout { style: FloatStyle::V4, comma: ",", colon: ":" }, out);
+}
+
+fn write(value: &Value<'_>, layout: Layout, out: &mut String) {
     match value {
         Value::Null => out.push_str("null"),
         Value::Bool(true) => out.push_str("true"),
         Value::Bool(false) => out.push_str("false"),
-        Value::Number(number) => write_number(number, style, out),
+        Value::Number(number) => write_number(number, layout.style, out),
         Value::String(text) => write_string(text, out),
         Value::Array(items) => {
             out.push('[');
             for (index, item) in items.iter().enumerate() {
                 if index > 0 {
-                    out.push_str(", ");
+                    out.push_str(layout.comma);
                 }
-                write_python(item, style, out);
+                write(item, layout, out);
             }
             out.push(']');
         }
@@ -35,11 +52,11 @@ pub fn write_python(value: &Value<'_>, style: FloatStyle, out: &mut String) {
             out.push('{');
             for (index, (key, member)) in object.iter().enumerate() {
                 if index > 0 {
-                    out.push_str(", ");
+                    out.push_str(layout.comma);
                 }
                 write_string(key, out);
-                out.push_str(": ");
-                write_python(member, style, out);
+                out.push_str(layout.colon);
+                write(member, layout, out);
             }
             out.push('}');
         }
@@ -116,5 +133,8 @@ mod tests {
     #[test]
     fn separators_have_spaces() {
         assert_eq!(printed(r#"{"a":[1,{}],"b":[]}"#, FloatStyle::V4), r#"{"a": [1, {}], "b": []}"#);
+        let mut out = String::new();
+        write_rewritten(&parse(br#"{"a": [1.50, {}], "b": []}"#).unwrap(), &mut out);
+        assert_eq!(out, r#"{"a":[1.5,{}],"b":[]}"#);
     }
 }

@@ -1,0 +1,1 @@
+"""Implementations of the `Engine` protocol. Importing this package imports none of them."""

@@ -1,0 +1,165 @@
+"""The PyTorch engine behind the asyncio `Engine` protocol: owns the engine's thread and the streams of its requests.
+
+The event loop's thread puts commands into an inbox and never waits for a step; the engine's thread is the only one
+that touches `EngineLoop`, and hands all outputs of a step over in one callback. Knows nothing of text or HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from functools import partial
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import TypeAlias
+
+import torch
+
+from deepinfer.backends.admission import check_request
+from deepinfer.backends.stream import OutputQueue, QueueStream
+from deepinfer.config import EngineConfig
+from deepinfer.core import Health, ModelDescription, OutputStream, Request
+from deepinfer.engine import EngineLoop, Outputs
+from deepinfer.errors import EngineError
+from deepinfer.model.config import ModelConfig
+from deepinfer.model.transformer import Transformer
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Abort:
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    pass
+
+
+_Inbox: TypeAlias = SimpleQueue[Request | _Abort | _Stop]
+
+
+class NativeEngine:
+    """`Engine` that runs a model in this process. Call its methods from the event loop that called `start`."""
+
+    def __init__(self, config: EngineConfig, model: ModelConfig) -> None:
+        self._config = config
+        self._model = model
+        self._inbox: _Inbox = SimpleQueue()
+        self._queues: dict[str, OutputQueue] = {}
+        self._thread: Thread | None = None
+        # Why no request is taken, or None while they are.
+        self._outage: EngineError | None = EngineError("the engine is not started", code="engine_stopped")
+        self._running_count = 0
+        self._cache_bytes = 0
+
+    async def start(self) -> None:
+        """Build the model and start the engine's thread. Does nothing when it runs already."""
+        if self._thread is not None:
+            return
+        self._inbox = SimpleQueue()
+        engine = await asyncio.to_thread(self._build)
+        arguments = (engine, self._inbox, asyncio.get_running_loop())
+        # A daemon, so that a process whose event loop died can end.
+        self._thread = Thread(target=self._run, args=arguments, name="deepinfer-engine", daemon=True)
+        self._thread.start()
+        self._outage = None
+
+    async def stop(self) -> None:
+        """End every sequence with `FinishReason.ABORT`, wait for the thread and free the model."""
+        if self._thread is None:
+            return
+        thread, self._thread = self._thread, None
+        self._outage = EngineError("the engine is stopped", code="engine_stopped")
+        self._inbox.put(_Stop())
+        await asyncio.to_thread(thread.join)
+
+    def submit(self, request: Request) -> OutputStream:
+        """Queue a request and stream its outputs. Raises `EngineError` for a request that cannot run."""
+        if self._outage is not None:
+            raise EngineError(str(self._outage), code=self._outage.code)
+        check_request(request, model=self.describe(), in_flight=self._queues)
+        queue: OutputQueue = asyncio.Queue()
+        self._queues[request.request_id] = queue
+        self._inbox.put(request)
+        return QueueStream(queue, abandon=partial(self._abandon, request.request_id, queue))
+
+    def abort(self, request_id: str) -> None:
+        """End a request before the next step and free its blocks. Unknown ids are ignored."""
+        self._inbox.put(_Abort(request_id))
+
+    def describe(self) -> ModelDescription:
+        """Describe the served model."""
+        return ModelDescription(
+            name=self._config.name,
+            recipe_version=self._config.recipe_version,
+            vocabulary_size=self._model.vocabulary_size,
+            context_length=self._config.context_length,
+        )
+
+    def health(self) -> Health:
+        """Report the state as of the last step."""
+        return Health(
+            ready=self._outage is None,
+            running=self._running_count,
+            waiting=max(0, len(self._queues) - self._running_count),
+            cache_bytes=self._cache_bytes,
+            detail="" if self._outage is None else str(self._outage),
+        )
+
+    def _abandon(self, request_id: str, queue: OutputQueue) -> None:
+        # The request may have ended unread, and its id may belong to another by now.
+        if self._queues.get(request_id) is queue:
+            self.abort(request_id)
+
+    def _build(self) -> EngineLoop:
+        return EngineLoop(self._config, Transformer(self._model, seed=self._config.weight_seed))
+
+    def _run(self, engine: EngineLoop, inbox: _Inbox, event_loop: asyncio.AbstractEventLoop) -> None:
+        """Body of the engine's thread."""
+        try:
+            torch.set_num_threads(self._config.torch_threads)
+            stopping = False
+            while not stopping:
+                outputs, stopping = _obey(engine, inbox)
+                if engine.has_work:
+                    outputs += engine.step()
+                gauges = (engine.running_count, engine.cache_bytes)
+                event_loop.call_soon_threadsafe(self._deliver, outputs, *gauges)
+        except Exception as error:
+            logger.exception("the engine's thread failed")
+            reason = f"the engine failed with {type(error).__name__}; its log has the details, restart it"
+            event_loop.call_soon_threadsafe(self._fail, EngineError(reason, code="engine_failed"))
+
+    def _deliver(self, outputs: Outputs, running_count: int, cache_bytes: int) -> None:
+        self._running_count, self._cache_bytes = running_count, cache_bytes
+        for request_id, output in outputs:
+            self._queues[request_id].put_nowait(output)
+            if output.finish_reason is not None:
+                del self._queues[request_id]
+
+    def _fail(self, error: EngineError) -> None:
+        self._outage = error
+        for queue in self._queues.values():
+            queue.put_nowait(error)
+        self._queues.clear()
+        self._running_count = self._cache_bytes = 0
+
+
+def _obey(engine: EngineLoop, inbox: _Inbox) -> tuple[Outputs, bool]:
+    """Carry out all commands in the inbox, waiting for one when there is nothing else to do; True means stop."""
+    outputs: Outputs = []
+    while True:
+        try:
+            command = inbox.get(block=not engine.has_work and not outputs)
+        except Empty:
+            return outputs, False
+        match command:
+            case Request():
+                engine.add(command)
+            case _Abort(request_id):
+                outputs += engine.abort(request_id)
+            case _Stop():
+                return outputs + engine.abort_all(), True

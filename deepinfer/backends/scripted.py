@@ -1,0 +1,140 @@
+"""An engine that replays token ids chosen by a function: tests and offline runs, with no model and no torch.
+
+Knows only ids; whatever turns texts or rules into ids lies with its caller. Runs in the consumer's own task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
+
+from deepinfer.backends.admission import check_request
+from deepinfer.core import FinishReason, Health, ModelDescription, OutputStream, Request, StepOutput
+from deepinfer.errors import EngineError
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """An answer: `tokens_per_step` ids at a time, each step `delay_seconds` after the one before.
+
+    `finish_reason` comes with the last ids, unless `max_tokens` cuts them: then it is `FinishReason.LENGTH`.
+    """
+
+    token_ids: tuple[int, ...]
+    tokens_per_step: int = 1
+    delay_seconds: float = 0.0
+    finish_reason: FinishReason = FinishReason.STOP
+
+    def __post_init__(self) -> None:
+        if self.tokens_per_step < 1:
+            raise ValueError(f"tokens_per_step is {self.tokens_per_step}; it must be at least 1")
+
+
+class ScriptedEngine:
+    """`Engine` whose answers come from `choose`, called once per request as it is submitted.
+
+    A script is replayed as it is: of the sampling parameters only `max_tokens` counts, and there are no log
+    probabilities.
+    """
+
+    def __init__(self, choose: Callable[[Request], Script], description: ModelDescription) -> None:
+        self._choose = choose
+        self._description = description
+        self._started = False
+        # Weak, so that a stream its consumer dropped is no longer in flight.
+        self._replays: WeakValueDictionary[str, _Replay] = WeakValueDictionary()
+
+    async def start(self) -> None:
+        """Become ready."""
+        self._started = True
+
+    async def stop(self) -> None:
+        """End every stream with `FinishReason.ABORT`."""
+        self._started = False
+        for request_id in list(self._replays):
+            self.abort(request_id)
+
+    def submit(self, request: Request) -> OutputStream:
+        """Stream the request's script. Raises `EngineError` for a request that no engine could run."""
+        if not self._started:
+            raise EngineError("the engine is not running; start it first", code="engine_stopped")
+        check_request(request, model=self._description, in_flight=self._replays)
+        replay = _Replay(self._choose(request), request, self._replays)
+        self._replays[request.request_id] = replay
+        return replay
+
+    def abort(self, request_id: str) -> None:
+        """End a request now; its stream ends with `FinishReason.ABORT`. Unknown ids are ignored."""
+        replay = self._replays.pop(request_id, None)
+        if replay is not None:
+            replay.aborted.set()
+
+    def describe(self) -> ModelDescription:
+        """Describe the model the scripts stand for."""
+        return self._description
+
+    def health(self) -> Health:
+        """Report the state; no cache is ever held."""
+        return Health(
+            ready=self._started,
+            running=len(self._replays),
+            waiting=0,
+            cache_bytes=0,
+            detail="" if self._started else "not started",
+        )
+
+
+class _Replay:
+    """One script on its way out. Leaves `replays`, where its engine finds it, when it ends."""
+
+    def __init__(self, script: Script, request: Request, replays: WeakValueDictionary[str, _Replay]) -> None:
+        self.aborted = asyncio.Event()
+        self._script = script
+        self._token_ids = script.token_ids[: request.sampling.max_tokens]
+        self._request_id = request.request_id
+        self._replays = replays
+        self._place = 0
+        self._ended = False
+
+    def __aiter__(self) -> _Replay:
+        return self
+
+    async def __anext__(self) -> StepOutput:
+        if self._ended:
+            raise StopAsyncIteration
+        await self._pause()
+        if self.aborted.is_set():
+            self._ended = True
+            return StepOutput(token_ids=(), finish_reason=FinishReason.ABORT)
+        start, self._place = self._place, self._place + self._script.tokens_per_step
+        if self._place >= len(self._token_ids):
+            self._leave()
+        return StepOutput(
+            token_ids=self._token_ids[start : self._place],
+            finish_reason=self._finish_reason() if self._ended else None,
+            cached_tokens=0 if start == 0 else None,
+        )
+
+    async def aclose(self) -> None:
+        """End the request if it has not ended."""
+        if not self._ended:
+            self._leave()
+
+    def _leave(self) -> None:
+        self._ended = True
+        if not self.aborted.is_set():
+            del self._replays[self._request_id]
+
+    def _finish_reason(self) -> FinishReason:
+        cut = len(self._token_ids) < len(self._script.token_ids)
+        return FinishReason.LENGTH if cut else self._script.finish_reason
+
+    async def _pause(self) -> None:
+        if self._script.delay_seconds > 0:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.aborted.wait(), self._script.delay_seconds)
+        else:
+            await asyncio.sleep(0)

@@ -1,0 +1,1 @@
+"""Memory of the sequences' keys and values: which blocks are free, and the tensors behind them."""

@@ -1,0 +1,129 @@
+"""Data that every part of the engine shares. Owns no state and imports nothing of the package.
+
+A `Request` is what a client of an engine hands in; a `StepOutput` is what it gets back, one per engine step.
+Token ids are plain integers in the vocabulary of the served model: nothing here knows text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+
+class FinishReason(StrEnum):
+    """Why a sequence ended."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    ABORT = "abort"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingParams:
+    """How the next token of one sequence is chosen.
+
+    `temperature` 0 is greedy. `top_p` keeps the smallest set of tokens whose probability reaches it (nucleus sampling,
+    Holtzman et al. 2020). `top_logprobs` is None (no log probabilities) or how many alternatives each token carries.
+    """
+
+    max_tokens: int
+    temperature: float = 1.0
+    top_p: float = 1.0
+    seed: int | None = None
+    stop_token_ids: tuple[int, ...] = ()
+    top_logprobs: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One prompt to continue. `request_id` must be unique among the requests in flight."""
+
+    request_id: str
+    token_ids: Sequence[int]
+    sampling: SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """Natural log probability of a sampled token, and the best alternatives as (id, logprob), best first."""
+
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepOutput:
+    """New tokens of one sequence.
+
+    A token that ended the sequence (EOS or another stop token) is the last of `token_ids`. `cached_tokens`, the number
+    of prompt tokens whose state was reused, stands in the first output of a sequence and is None in all others.
+    """
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[TokenLogprob, ...] | None = None
+    finish_reason: FinishReason | None = None
+    cached_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelDescription:
+    """What a client may know of the served model. `recipe_version` names the prompt format: "v4" or "v4.1"."""
+
+    name: str
+    recipe_version: str
+    vocabulary_size: int
+    context_length: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """State of an engine. `cache_bytes` is the memory held by the caches of sequences in flight."""
+
+    ready: bool
+    running: int
+    waiting: int
+    cache_bytes: int
+    detail: str = ""
+
+
+class OutputStream(Protocol):
+    """An `AsyncIterator` of one request's outputs that can be closed, as with `contextlib.aclosing`.
+
+    The last output carries a finish reason.
+    """
+
+    def __aiter__(self) -> AsyncIterator[StepOutput]:
+        """Return itself."""
+
+    async def __anext__(self) -> StepOutput:
+        """Wait for the next output. Raises `EngineError` when the engine fails, `StopAsyncIteration` after the last."""
+
+    async def aclose(self) -> None:
+        """Abort the request if it has not ended. Closing twice is harmless."""
+
+
+class Engine(Protocol):
+    """Ids in, ids out: the one interface between the server and whatever produces tokens."""
+
+    async def start(self) -> None:
+        """Load what is needed and become ready. Raises `EngineError` with what to do about it."""
+
+    async def stop(self) -> None:
+        """End every sequence with `FinishReason.ABORT` and free everything."""
+
+    def submit(self, request: Request) -> OutputStream:
+        """Queue a request at once and stream its outputs. Closing the stream early, or dropping it, aborts the request.
+
+        Raises `EngineError` for a request that cannot run; the stream raises it when the engine fails on the way.
+        """
+
+    def abort(self, request_id: str) -> None:
+        """End a request now and free its memory; its stream ends with `FinishReason.ABORT`. Unknown ids are ignored."""
+
+    def describe(self) -> ModelDescription:
+        """Describe the served model."""
+
+    def health(self) -> Health:
+        """Report the state; cheap enough to be polled."""

@@ -1,0 +1,1 @@
+"""Running without a model: answers from files."""

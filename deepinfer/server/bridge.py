@@ -1,0 +1,117 @@
+"""Between codec and engine: an encoded request becomes engine requests, engine outputs become protocol bytes.
+
+The only file that speaks both languages. Knows nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import deepseek_recipe as recipe
+from deepinfer.core import FinishReason, Request, SamplingParams, StepOutput, TokenLogprob
+from deepinfer.errors import EngineError
+from deepinfer.server.exchange import Exchange
+from deepinfer.server.generation import ChoiceOutput, Generation
+
+_MAX_SEED: Final = 2**63
+
+
+def engine_requests(encoded: recipe.Encoded, *, answer_id: str, context_length: int) -> list[Request]:
+    """Make one engine request per choice. Raises `RequestError` if the answer cannot fit into the context."""
+    sampling = encoded.sampling
+    token_ids = encoded.token_ids.tolist()
+    max_tokens = encoded.resolve_max_tokens(context_length)
+    return [
+        Request(
+            request_id=f"{answer_id}/{choice}",
+            token_ids=token_ids,
+            sampling=SamplingParams(
+                max_tokens=max_tokens,
+                temperature=sampling.temperature,
+                top_p=sampling.top_p,
+                seed=_choice_seed(sampling.seed, choice),
+                stop_token_ids=(recipe.eos_token_id(encoded.model_version),),
+                top_logprobs=(sampling.top_logprobs or 0) if sampling.logprobs else None,
+            ),
+        )
+        for choice in range(encoded.choices)
+    ]
+
+
+def _choice_seed(seed: int | None, choice: int) -> int | None:
+    # With one seed for all, n choices would be n times the same answer.
+    return None if seed is None else (seed + choice) % _MAX_SEED
+
+
+class Transcript:
+    """Feeds a decoder with a generation's outputs and keeps the exchange's counts."""
+
+    def __init__(
+        self,
+        decoder: recipe.Decoder,
+        generation: Generation,
+        exchange: Exchange,
+        *,
+        choices: int,
+        fingerprint: str,
+    ) -> None:
+        self._decoder = decoder
+        self._generation = generation
+        self._exchange = exchange
+        self._open = set(range(choices))
+        self._fingerprint = fingerprint
+        self._started = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether every choice has ended."""
+        return not self._open
+
+    def accept(self, outputs: Sequence[ChoiceOutput]) -> bytes:
+        """Turn outputs into bytes for the wire. Raises `EngineError` if the engine gave up on one of them."""
+        return b"".join([self._accept(choice, output) for choice, output in outputs])
+
+    def _accept(self, choice: int, output: StepOutput) -> bytes:
+        if choice not in self._open:
+            return b""
+        if output.finish_reason is FinishReason.ABORT:
+            raise EngineError("the server is shutting down; send the request again", code="server_shutting_down")
+        self._exchange.count_tokens(len(output.token_ids))
+        head = self._start(output)
+        body = self._decoder.push(output.token_ids, logprobs=_wire_logprobs(output.logprobs), choice=choice)
+        if self._decoder.is_finished(choice):
+            self._generation.abort_choice(choice)
+            return head + body + self._finish(choice, "stop")
+        if output.finish_reason is not None:
+            return head + body + self._finish(choice, _wire_reason(output.finish_reason))
+        return head + body
+
+    def _start(self, output: StepOutput) -> bytes:
+        if self._started:
+            return b""
+        self._started = True
+        cached_tokens = output.cached_tokens or 0
+        self._exchange.cached_tokens = cached_tokens
+        return self._decoder.start(
+            prompt_tokens=self._exchange.prompt_tokens or 0, cached_tokens=cached_tokens, fingerprint=self._fingerprint
+        )
+
+    def _finish(self, choice: int, reason: Literal["stop", "length"]) -> bytes:
+        self._open.discard(choice)
+        self._exchange.finish_reason = reason
+        self._decoder.set_time(int(time.time()))
+        return self._decoder.finish(reason, choice=choice)
+
+
+def _wire_reason(reason: FinishReason) -> Literal["stop", "length"]:
+    return "length" if reason is FinishReason.LENGTH else "stop"
+
+
+def _wire_logprobs(
+    logprobs: Sequence[TokenLogprob] | None,
+) -> list[tuple[float, list[tuple[int, float]]]] | None:
+    if logprobs is None:
+        return None
+    return [(entry.logprob, list(entry.top)) for entry in logprobs]

@@ -1,0 +1,121 @@
+"""The engine requests behind one HTTP request, merged into one bounded queue of outputs.
+
+Owns those engine requests: leaving the `async with` block ends them all and frees their memory. Knows only ids.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from types import TracebackType
+from typing import Final, Self, TypeAlias
+
+from deepinfer.core import Engine, OutputStream, Request, StepOutput
+from deepinfer.errors import EngineError
+
+ChoiceOutput: TypeAlias = tuple[int, StepOutput]
+
+# Outputs of one choice that may wait for a slow reader; beyond it, its stream is not read any more.
+_QUEUE_SIZE: Final = 16
+
+
+class Generation:
+    """Outputs of several requests in the order they come; a request's place in `requests` is its choice number."""
+
+    def __init__(self, engine: Engine, requests: Sequence[Request]) -> None:
+        self._engine = engine
+        self._requests = requests
+        self._queue: asyncio.Queue[ChoiceOutput | Exception | None] = asyncio.Queue(_QUEUE_SIZE)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        """Submit every request. Raises `EngineError` if one cannot run; then none does."""
+        streams: list[OutputStream] = []
+        try:
+            for request in self._requests:
+                streams.append(self._engine.submit(request))
+        except BaseException:
+            for stream in streams:
+                await stream.aclose()
+            raise
+        self._tasks = [asyncio.create_task(self._read(choice, stream)) for choice, stream in enumerate(streams)]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End what still runs."""
+        for request in self._requests:
+            self._engine.abort(request.request_id)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def abort(self) -> None:
+        """End every request from outside; the outputs then end with `FinishReason.ABORT`."""
+        for request in self._requests:
+            self._engine.abort(request.request_id)
+
+    def abort_choice(self, choice: int) -> None:
+        """End one request whose answer is complete."""
+        self._engine.abort(self._requests[choice].request_id)
+
+    async def next_outputs(self, *, wait_seconds: float) -> list[ChoiceOutput]:
+        """Wait for an output and return it with all that came meanwhile; empty if none came in `wait_seconds`.
+
+        Raises what the engine raised.
+        """
+        # A timer and a tick in the queue cost a third of what a cancelled and restarted wait does, once per token.
+        timer = asyncio.get_running_loop().call_later(wait_seconds, self._tick)
+        try:
+            items = [await self._queue.get()]
+        finally:
+            timer.cancel()
+        while not self._queue.empty():
+            items.append(self._queue.get_nowait())
+        return [_output_of(item) for item in items if item is not None]
+
+    def _tick(self) -> None:
+        if self._queue.empty():
+            self._queue.put_nowait(None)
+
+    async def _read(self, choice: int, stream: OutputStream) -> None:
+        try:
+            async with aclosing(stream):
+                async for output in stream:
+                    await self._queue.put((choice, output))
+        except Exception as error:
+            await self._queue.put(error)
+
+
+def _output_of(item: ChoiceOutput | Exception) -> ChoiceOutput:
+    if isinstance(item, Exception):
+        raise item
+    return item
+
+
+class LiveGenerations:
+    """The generations in flight of one server, so that a shutdown can end them."""
+
+    def __init__(self) -> None:
+        self._live: set[Generation] = set()
+        self._closed = False
+
+    @contextmanager
+    def tracking(self, generation: Generation) -> Iterator[None]:
+        """Take note of a generation while the block runs. Raises `EngineError` once all were told to end."""
+        if self._closed:
+            raise EngineError("the server is shutting down; send the request again", code="server_shutting_down")
+        self._live.add(generation)
+        try:
+            yield
+        finally:
+            self._live.discard(generation)
+
+    def abort_all(self) -> int:
+        """End all of them, and let none begin any more; returns how many there were."""
+        self._closed = True
+        for generation in list(self._live):
+            generation.abort()
+        return len(self._live)

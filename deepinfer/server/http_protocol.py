@@ -1,0 +1,92 @@
+"""uvicorn's HTTP parser with bounds on a request's head. Knows nothing of requests' meaning.
+
+Three gaps are closed: a head may neither grow nor dawdle without end; an offer to upgrade (Java's client offers HTTP/2
+on every plain connection) is ignored as HTTP allows, where the parser would lose the body; and bytes that are no
+HTTP get a JSON answer too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any, Final
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+import deepseek_recipe as recipe
+
+MAX_HEAD_BYTES: Final = 64 * 1024
+_HEAD_SECONDS: Final = 30.0
+_UPGRADE_LINE: Final = re.compile(rb"(?i)\r\nupgrade[ \t]*:[^\r\n]*")
+
+
+class BoundedHttpProtocol(HttpToolsProtocol):
+    """One connection. Costs one search per request beyond uvicorn's own work."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._head_bytes = 0
+        self._in_head = True
+        self._head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the first head."""
+        super().connection_made(transport)
+        self._start_head_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        self._stop_head_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes from the connection."""
+        if self._in_head:
+            if self._head_timer is None:
+                self._start_head_timer()
+            head, end, rest = data.partition(b"\r\n\r\n")
+            self._head_bytes += len(head)
+            if self._head_bytes > MAX_HEAD_BYTES:
+                limit = f"the request's line and headers are longer than {MAX_HEAD_BYTES} bytes"
+                self._refuse(431, "request_headers_too_large", limit)
+                return
+            data = _UPGRADE_LINE.sub(b"", head) + end + rest
+        super().data_received(data)
+
+    def on_headers_complete(self) -> None:
+        """Begin a request."""
+        self._in_head = False
+        self._head_bytes = 0
+        self._stop_head_timer()
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """End a request: the next bytes are the head of another."""
+        self._in_head = True
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer bytes that are no HTTP."""
+        self._refuse(400, "invalid_http", "the bytes received are not a valid HTTP/1.1 request")
+
+    def _refuse(self, status: int, code: str, message: str) -> None:
+        self._stop_head_timer()
+        if self.transport.is_closing():
+            return
+        if self.cycle is None or self.cycle.response_complete:
+            # Otherwise an answer is on its way, and these bytes came behind its request.
+            body = recipe.error_body("chat_completions", status=status, code=code, message=message)
+            head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
+            self.transport.write(STATUS_LINE[status] + head + body)
+        self.transport.close()
+
+    def _start_head_timer(self) -> None:
+        self._head_timer = self.loop.call_later(_HEAD_SECONDS, self._head_took_too_long)
+
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _head_took_too_long(self) -> None:
+        self._refuse(408, "request_timeout", f"no whole request head arrived within {_HEAD_SECONDS:g} seconds")

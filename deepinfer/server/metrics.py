@@ -1,0 +1,68 @@
+"""Counters and gauges in Prometheus' text format. Owns its registry, so that two servers in a process never mix."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+
+from deepinfer.core import Engine
+from deepinfer.server.exchange import Exchange
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+
+
+class Metrics:
+    """What `/metrics` shows. Gauges ask the engine when they are read; `report` counts a request that has ended."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._registry = CollectorRegistry(auto_describe=True)
+        ProcessCollector(registry=self._registry)
+        self._add_engine_gauges(engine)
+        self._in_flight = self._gauge("http_requests_in_flight", "HTTP requests that have not ended")
+        self._requests = Counter(
+            "deepinfer_requests", "HTTP requests that have ended", ["route", "status"], registry=self._registry
+        )
+        self._prompt_tokens = self._counter("prompt_tokens", "tokens of prompts handed to the engine")
+        self._cached_tokens = self._counter("cached_prompt_tokens", "tokens of prompts whose state was reused")
+        self._completion_tokens = self._counter("completion_tokens", "tokens generated")
+        self._first_token = self._histogram("time_to_first_token_seconds", "from the request to its first token")
+        self._duration = self._histogram("request_duration_seconds", "from the request to the end of its answer")
+
+    def open_request(self) -> None:
+        """Count a request that has arrived."""
+        self._in_flight.inc()
+
+    def report(self, exchange: Exchange) -> None:
+        """Count a request that has ended."""
+        self._in_flight.dec()
+        self._requests.labels(exchange.route, str(exchange.status or "none")).inc()
+        self._prompt_tokens.inc(exchange.prompt_tokens or 0)
+        self._cached_tokens.inc(exchange.cached_tokens or 0)
+        self._completion_tokens.inc(exchange.completion_tokens)
+        if exchange.prompt_tokens is not None:
+            self._duration.observe(time.monotonic() - exchange.started)
+        if exchange.first_token is not None:
+            self._first_token.observe(exchange.first_token)
+
+    def render(self) -> bytes:
+        """Render all of it."""
+        return generate_latest(self._registry)
+
+    def _add_engine_gauges(self, engine: Engine) -> None:
+        self._gauge("ready", "1 if the engine takes requests").set_function(lambda: float(engine.health().ready))
+        self._gauge("running", "sequences that hold cache memory").set_function(lambda: engine.health().running)
+        self._gauge("waiting", "sequences that wait for memory").set_function(lambda: engine.health().waiting)
+        cache_bytes = self._gauge("cache_bytes", "memory held by the caches of sequences in flight")
+        cache_bytes.set_function(lambda: engine.health().cache_bytes)
+
+    def _gauge(self, name: str, text: str) -> Gauge:
+        return Gauge(f"deepinfer_{name}", text, registry=self._registry)
+
+    def _counter(self, name: str, text: str) -> Counter:
+        return Counter(f"deepinfer_{name}", text, registry=self._registry)
+
+    def _histogram(self, name: str, text: str) -> Histogram:
+        return Histogram(f"deepinfer_{name}", text, registry=self._registry, buckets=_SECONDS)

@@ -1,0 +1,85 @@
+"""Sending an answer: server-sent events or one JSON body, to a client that may be slow or gone.
+
+Back-pressure is the await on `send`: while a client does not read, nothing more is taken from the engine's queue.
+Knows nothing of protocols.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import Final
+
+from starlette.types import Receive, Send
+
+from deepinfer.server.errors import ClientGoneError
+
+_JSON_HEADERS: Final = {"content-type": "application/json"}
+_EVENT_HEADERS: Final = {
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-cache",
+    "x-accel-buffering": "no",
+}
+
+
+class EventSender:
+    """Sends a stream of events; the head goes out with the first bytes, so that an early failure can still be a 4xx."""
+
+    def __init__(self, send: Send, *, idle_seconds: float) -> None:
+        self._send = send
+        self._idle_seconds = idle_seconds
+        self.started = False
+
+    async def push(self, data: bytes) -> None:
+        """Send bytes now. Raises `ClientGoneError` if the client does not read for too long."""
+        if data:
+            await self._deliver(data, more=True)
+
+    async def close(self) -> None:
+        """End the stream."""
+        await self._deliver(b"", more=False)
+
+    async def _deliver(self, data: bytes, *, more: bool) -> None:
+        try:
+            async with asyncio.timeout(self._idle_seconds):
+                if not self.started:
+                    self.started = True
+                    await self._send(_head(200, _EVENT_HEADERS))
+                await self._send({"type": "http.response.body", "body": data, "more_body": more})
+        except (TimeoutError, OSError):
+            raise ClientGoneError from None
+
+
+async def send_json(send: Send, body: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+    """Send a whole JSON body."""
+    length = {"content-length": str(len(body))}
+    await send(_head(status, {**_JSON_HEADERS, **length, **(headers or {})}))
+    await send({"type": "http.response.body", "body": body})
+
+
+async def run_while_connected(receive: Receive, work: Coroutine[None, None, None]) -> None:
+    """Run `work` to its end, or cancel it when the client goes away and raise `ClientGoneError`.
+
+    The request's body must have been read: what `receive` brings from then on is the disconnect only.
+    """
+    working = asyncio.create_task(work)
+    watching = asyncio.create_task(_wait_for_disconnect(receive))
+    try:
+        await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientGoneError
+        working.result()
+    finally:
+        working.cancel()
+        watching.cancel()
+        await asyncio.gather(working, watching, return_exceptions=True)
+
+
+async def _wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _head(status: int, headers: Mapping[str, str]) -> dict[str, object]:
+    raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    return {"type": "http.response.start", "status": status, "headers": raw}

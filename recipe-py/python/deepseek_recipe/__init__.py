@@ -1,0 +1,41 @@
+"""Chat requests to DeepSeek token ids, and model output back into the protocols' streams."""
+
+from deepseek_recipe._native import (
+    Constraint,
+    Decoder,
+    Encoded,
+    Event,
+    Image,
+    Options,
+    Parsing,
+    RequestError,
+    Sampling,
+    TokenIds,
+    Tokenizer,
+    __version__,
+    count_tokens,
+    encode,
+    encode_conversation,
+    eos_token_id,
+    error_body,
+)
+
+__all__ = [
+    "Constraint",
+    "Decoder",
+    "Encoded",
+    "Event",
+    "Image",
+    "Options",
+    "Parsing",
+    "RequestError",
+    "Sampling",
+    "TokenIds",
+    "Tokenizer",
+    "__version__",
+    "count_tokens",
+    "encode",
+    "encode_conversation",
+    "eos_token_id",
+    "error_body",
+]

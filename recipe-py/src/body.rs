@@ -1,0 +1,71 @@
+//! Request bodies as Python hands them in: `bytes`, `str`, or a `dict` of JSON values.
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use recipe::error::Error;
+use recipe::json::{self, MAX_DEPTH, Value};
+
+/// A body, not yet parsed if it is text.
+pub(crate) enum Body {
+    Text(Vec<u8>),
+    Value(Value<'static>),
+}
+
+impl Body {
+    /// Takes a body from Python.
+    pub(crate) fn extract(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if let Ok(bytes) = object.cast::<PyBytes>() {
+            Ok(Body::Text(bytes.as_bytes().to_vec()))
+        } else if let Ok(text) = object.cast::<PyString>() {
+            Ok(Body::Text(text.to_str()?.as_bytes().to_vec()))
+        } else if object.is_instance_of::<PyDict>() {
+            convert(object, 0).map(Body::Value)
+        } else {
+            Err(PyTypeError::new_err(format!("body must be bytes, str or dict, not {}", object.get_type().name()?)))
+        }
+    }
+
+    /// Parses the body if it is text, and hands it to `use_value`.
+    pub(crate) fn with_value<T>(&self, use_value: impl FnOnce(&Value<'_>) -> Result<T, Error>) -> Result<T, Error> {
+        match self {
+            Body::Text(text) => use_value(&json::parse(text)?),
+            Body::Value(value) => use_value(value),
+        }
+    }
+}
+
+/// A Python object as a JSON value, with the limits that JSON text has.
+fn convert(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value<'static>> {
+    if depth > MAX_DEPTH {
+        return Err(PyValueError::new_err(format!("body is nested deeper than {MAX_DEPTH} levels")));
+    }
+    if object.is_none() {
+        Ok(Value::Null)
+    } else if let Ok(value) = object.cast::<PyBool>() {
+        Ok(Value::Bool(value.is_true()))
+    } else if let Ok(text) = object.cast::<PyString>() {
+        Ok(Value::from(text.to_str()?.to_owned()))
+    } else if object.is_instance_of::<PyInt>() || object.is_instance_of::<PyFloat>() {
+        number(object)
+    } else if let Ok(dict) = object.cast::<PyDict>() {
+        let member = |(key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
+            let key = key.cast::<PyString>().map_err(|_| PyTypeError::new_err("keys of the body must be str"))?;
+            Ok((key.to_str()?.to_owned(), convert(&value, depth + 1)?))
+        };
+        Ok(Value::Object(dict.iter().map(member).collect::<PyResult<Vec<_>>>()?.into_iter().collect()))
+    } else if object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>() {
+        let items = object.try_iter()?.map(|item| convert(&item?, depth + 1));
+        Ok(Value::Array(items.collect::<PyResult<_>>()?))
+    } else {
+        Err(PyTypeError::new_err(format!("a JSON value cannot be a {}", object.get_type().name()?)))
+    }
+}
+
+/// A number by its Python spelling, which JSON shares; `nan` and `inf` have none.
+fn number(object: &Bound<'_, PyAny>) -> PyResult<Value<'static>> {
+    let literal = object.repr()?.to_str()?.to_owned();
+    json::parse(literal.as_bytes())
+        .map(Value::into_owned)
+        .map_err(|_| PyValueError::new_err(format!("{literal} is not a number that JSON can say")))
+}

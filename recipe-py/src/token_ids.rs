@@ -1,0 +1,98 @@
+//! `TokenIds`: the ids of a prompt as a buffer, without a copy.
+
+// The buffer protocol is a C interface; this file is the one place where the binding speaks it.
+#![expect(unsafe_code, reason = "the buffer protocol hands out raw pointers")]
+
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::Arc;
+
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyBufferError, PyIndexError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyIterator, PyList};
+use recipe::encoded::Encoded;
+
+/// Ids of a prompt: a read-only buffer of uint32 (`memoryview(ids)`, `numpy.asarray(ids)`), and a sequence.
+#[pyclass(frozen, sequence, module = "deepseek_recipe")]
+pub(crate) struct TokenIds {
+    encoded: Arc<Encoded>,
+    shape: [ffi::Py_ssize_t; 1],
+    strides: [ffi::Py_ssize_t; 1],
+}
+
+impl TokenIds {
+    const ITEM_SIZE: ffi::Py_ssize_t = size_of::<u32>().cast_signed();
+
+    pub(crate) fn new(encoded: Arc<Encoded>) -> Self {
+        let shape = [encoded.token_ids.len().cast_signed()];
+        Self { encoded, shape, strides: [Self::ITEM_SIZE] }
+    }
+
+    /// Ids from Python: a uint32 buffer, or any sequence of integers.
+    pub(crate) fn extract_ids(object: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
+        match PyBuffer::<u32>::get(object) {
+            Ok(buffer) => buffer.to_vec(object.py()),
+            Err(_) => object.extract(),
+        }
+    }
+}
+
+#[pymethods]
+impl TokenIds {
+    fn __len__(&self) -> usize {
+        self.encoded.token_ids.len()
+    }
+
+    fn __getitem__(&self, index: isize) -> PyResult<u32> {
+        let ids = &self.encoded.token_ids;
+        let place = if index < 0 { index + ids.len().cast_signed() } else { index };
+        let id = usize::try_from(place).ok().and_then(|place| ids.get(place));
+        id.copied().ok_or_else(|| PyIndexError::new_err(format!("index {index} of {} ids", ids.len())))
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        PyList::new(py, &self.encoded.token_ids)?.try_iter()
+    }
+
+    /// The ids as a list.
+    fn tolist(&self) -> Vec<u32> {
+        self.encoded.token_ids.clone()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("TokenIds({} ids)", self.encoded.token_ids.len())
+    }
+
+    /// # Safety
+    /// Called by Python with a view to fill, as the buffer protocol says.
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        if view.is_null() {
+            return Err(PyBufferError::new_err("no view to fill"));
+        }
+        if flags & ffi::PyBUF_WRITABLE == ffi::PyBUF_WRITABLE {
+            return Err(PyBufferError::new_err("token ids are read-only"));
+        }
+        let this = slf.get();
+        let ids = &this.encoded.token_ids;
+        // SAFETY: `view` is not null and ours to fill. All pointers lead into this object or into the vector that it
+        // keeps alive; the view holds a reference to the object (`obj`), the object is frozen and never moves, and the
+        // view is read-only, so nothing is written through the const pointers.
+        unsafe {
+            (*view).buf = ids.as_ptr().cast_mut().cast();
+            (*view).len = this.shape[0] * Self::ITEM_SIZE;
+            (*view).readonly = 1;
+            (*view).itemsize = Self::ITEM_SIZE;
+            (*view).format =
+                if flags & ffi::PyBUF_FORMAT == ffi::PyBUF_FORMAT { c"I".as_ptr().cast_mut() } else { ptr::null_mut() };
+            (*view).ndim = 1;
+            (*view).shape = this.shape.as_ptr().cast_mut();
+            (*view).strides = this.strides.as_ptr().cast_mut();
+            (*view).suboffsets = ptr::null_mut();
+            (*view).internal = ptr::null_mut();
+            (*view).obj = slf.into_ptr();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,176 @@
+//! A request in the model's own terms, and what the answer's side must know of it.
+
+use std::sync::Arc;
+
+use crate::conversation::{Conversation, Message, ResponseFormat, ToolChoice};
+use crate::decoder::{Decoder, DecoderConfig};
+use crate::json::{Value, write_compact, write_string};
+use crate::model::Version;
+use crate::output::{InitialStage, ParsingOptions, QuotedCalls};
+use crate::prompt::Prompt;
+use crate::protocol::{AnswerConfig, Protocol, Sampling};
+use crate::special::Spellings;
+use crate::tokenizer::Tokenizer;
+
+/// A request in the model's own terms.
+#[derive(Debug, Clone)]
+pub struct Encoded {
+    /// The prompt's ids.
+    pub token_ids: Vec<u32>,
+    /// The prompt, with the sources of its images.
+    pub prompt: Prompt<'static>,
+    /// Name of the model, as the request says.
+    pub model: String,
+    /// Format of the prompt.
+    pub version: Version,
+    /// Protocol of the request.
+    pub protocol: Option<Protocol>,
+    /// Whether the model thinks.
+    pub thinking: bool,
+    /// Whether the answer is to be streamed.
+    pub stream: bool,
+    /// Whether the stream is to end with a chunk of usage.
+    pub include_usage: Option<bool>,
+    /// Number of answers wanted.
+    pub choices: u8,
+    /// Sampling settings.
+    pub sampling: Sampling,
+    /// What the answer must match.
+    pub constraint: Option<Constraint>,
+    /// How the answer is read.
+    pub parsing: ParsingOptions,
+    /// What was left out of the request, for the operator to see.
+    pub warnings: Vec<String>,
+    /// Names of tools whose calls are answered as custom tool calls.
+    pub custom_tools: Vec<String>,
+    /// Tools of namespaces: name in the prompt, namespace, name within it.
+    pub namespace_tools: Vec<(String, String, String)>,
+    /// Settings that the answer repeats, as members of the response object.
+    pub echo: Option<Value<'static>>,
+    /// What made the ids, and reads those of the answer.
+    pub tokenizer: Arc<Tokenizer>,
+    /// How the control tokens are spelled.
+    pub spellings: Spellings,
+}
+
+impl Encoded {
+    /// What a decoder of the answer must know. A conversation given directly is answered as Chat Completions.
+    pub fn decoder_config(&self, id: String, created: u64, seed: Vec<u8>) -> DecoderConfig {
+        let protocol = self.protocol.unwrap_or(Protocol::ChatCompletions);
+        let names = self.namespace_tools.iter().cloned();
+        let answer = AnswerConfig {
+            created,
+            seed,
+            thinking: self.thinking,
+            custom_tools: self.custom_tools.clone(),
+            namespace_tools: names.map(|(flat, namespace, name)| (flat, (namespace, name))).collect(),
+            echo: self.echo.clone(),
+            include_usage: self.include_usage.unwrap_or(false),
+            choices: usize::from(self.choices),
+            ..AnswerConfig::new(protocol, id, &self.model)
+        };
+        DecoderConfig { parsing: self.parsing.clone(), answer, spellings: self.spellings.clone() }
+    }
+
+    /// A decoder of the answer.
+    pub fn decoder(&self, id: String, created: u64, seed: Vec<u8>) -> Decoder {
+        Decoder::new(self.decoder_config(id, created, seed), Some(Arc::clone(&self.tokenizer)))
+    }
+}
+
+/// What an answer must match.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Constraint {
+    /// Tool calls, of these tools: a JSON array of their declarations.
+    ToolCall {
+        /// The declarations.
+        tools: String,
+        /// Whether the answer must begin with a call.
+        required: bool,
+    },
+    /// JSON, of this schema if one is given.
+    Json {
+        /// The schema, as compact JSON.
+        schema: Option<String>,
+    },
+    /// Text that matches a regular expression.
+    Regex {
+        /// The expression.
+        pattern: String,
+    },
+}
+
+/// How the answer to a conversation is read.
+pub(crate) fn parsing_options(conversation: &Conversation<'_>) -> ParsingOptions {
+    let starts_in_tool_calls = conversation.uses_tools() && conversation.tool_choice == ToolChoice::Required;
+    ParsingOptions {
+        initial_stage: initial_stage(conversation),
+        parse_tool_calls: conversation.uses_tools(),
+        starts_in_tool_calls,
+        parse_json_output: conversation.response_format == ResponseFormat::JsonObject,
+        stop_sequences: Vec::new(),
+        declared_tools: Some(conversation.tools.iter().map(|tool| tool.name.clone().into_owned()).collect()),
+        top_logprobs: None,
+        quoted_calls: QuotedCalls::default(),
+    }
+}
+
+fn initial_stage(conversation: &Conversation<'_>) -> InitialStage {
+    let prefix = match conversation.messages.last() {
+        Some(Message::Assistant(turn)) if turn.prefix => Some(turn),
+        _ => None,
+    };
+    match prefix {
+        _ if !conversation.thinking => InitialStage::Content,
+        Some(turn) if turn.thinking_closed || !turn.content.is_empty() => InitialStage::ContentContinuation,
+        Some(turn) if turn.reasoning.as_deref().is_some_and(|reasoning| !reasoning.is_empty()) => {
+            InitialStage::ReasoningContinuation
+        }
+        _ => InitialStage::ReasoningStart,
+    }
+}
+
+/// What the answer to a conversation must match.
+pub(crate) fn constraint(conversation: &Conversation<'_>) -> Option<Constraint> {
+    if conversation.uses_tools() {
+        let required = conversation.tool_choice == ToolChoice::Required;
+        return Some(Constraint::ToolCall { tools: tool_declarations(conversation), required });
+    }
+    match &conversation.response_format {
+        ResponseFormat::Text => None,
+        ResponseFormat::JsonObject => Some(Constraint::Json { schema: None }),
+        ResponseFormat::JsonSchema(schema) => {
+            let mut text = String::new();
+            write_compact(schema, &mut text);
+            Some(Constraint::Json { schema: Some(text) })
+        }
+        ResponseFormat::Regex(pattern) => Some(Constraint::Regex { pattern: pattern.clone().into_owned() }),
+    }
+}
+
+fn tool_declarations(conversation: &Conversation<'_>) -> String {
+    let mut out = String::from("[");
+    for (index, tool) in conversation.tools.iter().enumerate() {
+        out.push_str(if index > 0 {
+            ",{\"type\":\"function\",\"function\":{\"name\":"
+        } else {
+            "{\"type\":\"function\",\"function\":{\"name\":"
+        });
+        write_string(&tool.name, &mut out);
+        out.push_str(",\"description\":");
+        match &tool.description {
+            Some(description) => write_string(description, &mut out),
+            None => out.push_str("null"),
+        }
+        out.push_str(",\"parameters\":");
+        write_compact(&tool.parameters, &mut out);
+        out.push_str(match tool.strict {
+            None => ",\"strict\":null}",
+            Some(true) => ",\"strict\":true}",
+            Some(false) => ",\"strict\":false}",
+        });
+        out.push_str(if tool.deferred { ",\"defer_loading\":true}" } else { "}" });
+    }
+    out.push(']');
+    out
+}

@@ -1,0 +1,179 @@
+//! Conversation → prompt: one file per version's grammar, and the writer that both use.
+//!
+//! Only this module places control tokens. Whatever a user, a tool or a schema says is written as text, and text between
+//! two control tokens is tokenised without the control vocabulary, so nothing said can forge one.
+
+mod arguments;
+mod tools;
+mod v4;
+mod v41;
+
+use crate::conversation::{Content, Conversation, ImageSource, Part};
+use crate::model::Version;
+use crate::special::{Special, Spellings};
+
+/// A prompt: text with control tokens at known places.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Prompt<'a> {
+    /// The whole text, control tokens spelled out.
+    pub text: String,
+    /// Where the control tokens stand, in order.
+    pub specials: Vec<SpecialSpan>,
+    /// Sources of the images, in prompt order.
+    pub images: Vec<ImageSource<'a>>,
+}
+
+/// Place of one control token, in bytes of the prompt's text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SpecialSpan {
+    /// First byte of its spelling.
+    pub start: usize,
+    /// Byte after its spelling.
+    pub end: usize,
+    /// Which token.
+    pub special: Special,
+}
+
+/// A stretch of a prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Segment<'p> {
+    /// Text, tokenised on its own and without the control vocabulary. As long as possible, never empty.
+    Text(&'p str),
+    /// One control token, with its spelling.
+    Special(Special, &'p str),
+}
+
+impl Prompt<'_> {
+    /// The prompt as alternating stretches of text and control tokens.
+    pub fn segments(&self) -> impl Iterator<Item = Segment<'_>> {
+        let mut position = 0;
+        let stretches = self.specials.iter().flat_map(move |span| {
+            let before = &self.text[std::mem::replace(&mut position, span.end)..span.start];
+            [Segment::Text(before), Segment::Special(span.special, &self.text[span.start..span.end])]
+        });
+        let last = &self.text[self.specials.last().map_or(0, |span| span.end)..];
+        stretches.chain([Segment::Text(last)]).filter(|segment| !matches!(segment, Segment::Text("")))
+    }
+
+    /// Ranges of the control tokens, counted in code points.
+    pub fn special_ranges(&self) -> Vec<(usize, usize)> {
+        let mut ranges = Vec::with_capacity(self.specials.len());
+        let (mut byte, mut point) = (0, 0);
+        for span in &self.specials {
+            point += self.text[byte..span.start].chars().count();
+            let end = point + self.text[span.start..span.end].chars().count();
+            ranges.push((point, end));
+            (byte, point) = (span.end, end);
+        }
+        ranges
+    }
+}
+
+impl Prompt<'_> {
+    /// A copy that borrows nothing from the request.
+    pub fn into_owned(self) -> Prompt<'static> {
+        let images = self.images.into_iter().map(ImageSource::into_owned).collect();
+        Prompt { text: self.text, specials: self.specials, images }
+    }
+}
+
+/// Writes the prompt of `conversation` in the grammar of `version`.
+pub fn render<'a>(conversation: &Conversation<'a>, version: Version, spellings: &Spellings) -> Prompt<'a> {
+    let grounding = Special::GROUNDING.map(|special| (special, spellings.of(special)));
+    let mut writer = Writer { prompt: Prompt::default(), spellings, grounding, version };
+    match version {
+        Version::V4 => v4::write(conversation, &mut writer),
+        Version::V41 => v41::write(conversation, &mut writer),
+    }
+    writer.prompt
+}
+
+/// Appends to a prompt. Its methods are the only way to place a control token.
+struct Writer<'s, 'a> {
+    prompt: Prompt<'a>,
+    spellings: &'s Spellings,
+    grounding: [(Special, &'s str); 8],
+    version: Version,
+}
+
+impl<'a> Writer<'_, 'a> {
+    /// Appends text that can never become a control token.
+    fn text(&mut self, text: &str) {
+        self.prompt.text.push_str(text);
+    }
+
+    /// Appends a control token.
+    fn special(&mut self, special: Special) {
+        let start = self.prompt.text.len();
+        self.prompt.text.push_str(self.spellings.of(special));
+        self.prompt.specials.push(SpecialSpan { start, end: self.prompt.text.len(), special });
+    }
+
+    /// Appends text of the format itself, in which `{dsml}`, `{think}` and `{/think}` stand for control tokens.
+    fn template(&mut self, template: &str) {
+        let mut rest = template;
+        while let Some(place) = rest.find('{') {
+            let mark =
+                [("{dsml}", Special::Dsml), ("{think}", Special::ThinkingStart), ("{/think}", Special::ThinkingEnd)]
+                    .into_iter()
+                    .find(|(name, _)| rest[place..].starts_with(name));
+            let length = mark.map_or(1, |(name, _)| name.len());
+            self.text(&rest[..if mark.is_some() { place } else { place + length }]);
+            if let Some((_, special)) = mark {
+                self.special(special);
+            }
+            rest = &rest[place + length..];
+        }
+        self.text(rest);
+    }
+
+    /// Appends text and images.
+    fn content(&mut self, content: &Content<'a>) {
+        for part in &content.0 {
+            match part {
+                Part::Text(text) => self.text(text),
+                Part::Image(source) => {
+                    self.special(Special::Image);
+                    self.prompt.images.push(source.clone());
+                }
+                Part::UnplacedImage(source) => self.prompt.images.push(source.clone()),
+            }
+        }
+    }
+
+    /// Appends what the model itself said: the only text in which the grounding marks are control tokens.
+    fn model_text(&mut self, text: &str) {
+        let grounding = self.grounding;
+        let opens = |byte: &u8| grounding.iter().any(|(_, mark)| mark.as_bytes().first() == Some(byte));
+        let (mut done, mut position) = (0, 0);
+        while let Some(offset) = text.as_bytes()[position..].iter().position(opens) {
+            position += offset;
+            let rest = &text.as_bytes()[position..];
+            let Some((special, mark)) = grounding.iter().find(|(_, mark)| rest.starts_with(mark.as_bytes())) else {
+                position += 1;
+                continue;
+            };
+            self.text(&text[done..position]);
+            self.special(*special);
+            position += mark.len();
+            done = position;
+        }
+        self.text(&text[done..]);
+    }
+
+    /// Appends content of the model.
+    fn model_content(&mut self, content: &Content<'a>) {
+        for part in &content.0 {
+            match part {
+                Part::Text(text) => self.model_text(text),
+                Part::Image(_) | Part::UnplacedImage(_) => self.content(&Content(vec![part.clone()])),
+            }
+        }
+    }
+
+    /// Opens the turn that the model is to write.
+    fn generation_prompt(&mut self, conversation: &Conversation<'_>) {
+        self.special(Special::Assistant);
+        self.special(if conversation.thinking { Special::ThinkingStart } else { Special::ThinkingEnd });
+    }
+}

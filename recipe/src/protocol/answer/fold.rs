@@ -1,0 +1,130 @@
+//! An answer as a whole: the fold of its events, and the only place that puts deltas together.
+//!
+//! Streams read it for what their closing events repeat, full responses print it; so the two are equal by construction.
+//! Owns one choice's blocks. Must not know any protocol. Costs amortised constant time per event.
+
+use super::call_ids::CallIds;
+use crate::event::{Delta, Event, Finish};
+
+/// What one choice said so far.
+#[derive(Debug, Clone)]
+pub struct Fold {
+    blocks: Vec<Block>,
+    finish: Option<Finish>,
+    thinking: bool,
+    reasoned: bool,
+    call_ids: CallIds,
+}
+
+/// A stretch of an answer.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Block {
+    /// Reasoning.
+    Reasoning(Delta),
+    /// Answer text.
+    Text(Delta),
+    /// A tool call.
+    Call(Call),
+}
+
+/// A tool call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// Number of the call, from 0.
+    pub index: usize,
+    /// Id that the result will refer to.
+    pub id: String,
+    /// Name of the tool, as the model spelled it.
+    pub name: String,
+    /// JSON text of the arguments, so far.
+    pub arguments: String,
+    /// Whether the call ended with whole arguments.
+    pub complete: bool,
+}
+
+impl Fold {
+    /// Nothing said yet in choice `choice`.
+    pub(in crate::protocol) fn new(thinking: bool, seed: &[u8], choice: usize) -> Self {
+        let call_ids = CallIds::new(seed, choice);
+        Self { blocks: Vec::new(), finish: None, thinking, reasoned: false, call_ids }
+    }
+
+    /// The blocks in order.
+    pub fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    /// How the answer ended; `None` while it goes on.
+    pub fn finish(&self) -> Option<&Finish> {
+        self.finish.as_ref()
+    }
+
+    /// Opens a block of reasoning before there is any.
+    pub(in crate::protocol) fn open_reasoning(&mut self) {
+        self.blocks.push(Block::Reasoning(Delta::default()));
+    }
+
+    /// Takes an event; the last block is then the one it belongs to. False if a client sees nothing of it.
+    pub(in crate::protocol) fn push(&mut self, event: &Event) -> bool {
+        match event {
+            Event::Reasoning(delta) | Event::Text(delta) if delta.text.is_empty() && delta.logprobs.is_empty() => false,
+            Event::Reasoning(delta) => {
+                self.reasoned |= !delta.text.is_empty();
+                match self.blocks.last_mut() {
+                    Some(Block::Reasoning(whole)) => append(whole, delta),
+                    _ => self.blocks.push(Block::Reasoning(delta.clone())),
+                }
+                true
+            }
+            Event::Text(delta) => {
+                match self.blocks.last_mut() {
+                    Some(Block::Text(whole)) => append(whole, delta),
+                    _ => self.blocks.push(Block::Text(delta.clone())),
+                }
+                true
+            }
+            Event::CallStart { index, name } => {
+                self.start_call(*index, name);
+                true
+            }
+            Event::CallArguments { index, fragment } => match self.open_call(*index) {
+                Some(call) if !fragment.is_empty() => {
+                    call.arguments.push_str(fragment);
+                    true
+                }
+                _ => false,
+            },
+            Event::CallEnd { index, complete } => match self.open_call(*index) {
+                Some(call) => {
+                    call.complete = *complete;
+                    true
+                }
+                None => false,
+            },
+            Event::CallParameterDropped { .. } => false,
+            Event::Finish(finish) => {
+                self.finish = Some(finish.clone());
+                true
+            }
+        }
+    }
+
+    fn start_call(&mut self, index: usize, name: &str) {
+        let id = self.call_ids.id(index, self.thinking && !self.reasoned);
+        let (name, arguments) = (name.to_owned(), String::new());
+        self.blocks.push(Block::Call(Call { index, id, name, arguments, complete: false }));
+    }
+
+    /// Calls never overlap, so an open one is the last block.
+    fn open_call(&mut self, index: usize) -> Option<&mut Call> {
+        match self.blocks.last_mut() {
+            Some(Block::Call(call)) if call.index == index => Some(call),
+            _ => None,
+        }
+    }
+}
+
+fn append(whole: &mut Delta, delta: &Delta) {
+    whole.text.push_str(&delta.text);
+    whole.logprobs.extend_from_slice(&delta.logprobs);
+}

@@ -1,0 +1,363 @@
+//! The Chat Completions request body, field by field.
+
+use crate::error::Error;
+use crate::json::Value;
+use crate::protocol::shared::images::DetailWord;
+use crate::protocol::shared::thinking::{EffortWord, Thinking};
+use crate::wire::{Node, Wire, schema_object, wire_object, wire_tagged, wire_words};
+
+wire_object! {
+    /// A Chat Completions request. Members that are not listed are ignored.
+    pub(crate) struct ChatRequest<'v> {
+        /// Name of a served model.
+        model: &'v str,
+        /// The conversation.
+        messages: Vec<ChatMessage<'v>>,
+        /// Most tokens to generate.
+        max_tokens: Option<u32>,
+        /// Sampling temperature, 0 to 2.
+        temperature: Option<f32>,
+        /// Nucleus sampling, above 0 and up to 1.
+        top_p: Option<f32>,
+        /// Number of answers.
+        n: Option<u8>,
+        /// Up to 16 texts that end the answer.
+        stop: Option<Stop<'v>>,
+        /// Whether the answer is streamed.
+        stream: Option<bool>,
+        /// Settings of the stream.
+        stream_options: Option<StreamOptions<'v>>,
+        /// Tools the model may call.
+        tools: Option<Vec<ChatTool<'v>>>,
+        /// Whether it must, may or must not.
+        tool_choice: Option<ChatToolChoice<'v>>,
+        /// Whether several calls may be made in one turn.
+        parallel_tool_calls: Option<bool>,
+        /// Form of the answer.
+        response_format: Option<ResponseFormat<'v>>,
+        /// How hard the model thinks.
+        reasoning_effort: Option<EffortWord>,
+        /// Whether it thinks.
+        thinking: Option<Thinking<'v>>,
+        /// Whether log probabilities are wanted.
+        logprobs: Option<bool>,
+        /// How many alternatives each has, up to 20.
+        top_logprobs: Option<u8>,
+        /// Makes sampling repeatable; below 2^63.
+        seed: Option<u64>,
+        /// Accepted from -2 to 2.
+        frequency_penalty: Option<f32>,
+        /// Accepted from -2 to 2.
+        presence_penalty: Option<f32>,
+    }
+}
+
+wire_object! {
+    /// Settings of a stream.
+    pub(crate) struct StreamOptions<'v> {
+        /// Whether a last chunk tells the usage.
+        include_usage: Option<bool>,
+    }
+}
+
+wire_tagged! {
+    /// A message.
+    pub(crate) enum ChatMessage<'v> by "role" {
+        /// Instructions.
+        System(TextMessage<'v>) = "system",
+        /// The user.
+        User(TextMessage<'v>) = "user",
+        /// The model.
+        Assistant(AssistantMessage<'v>) = "assistant",
+        /// The result of a call.
+        Tool(ToolMessage<'v>) = "tool",
+        /// A reminder just before the answer.
+        LatestReminder(ReminderMessage<'v>) = "latest_reminder",
+    }
+}
+
+wire_object! {
+    /// A message of text and images.
+    pub(crate) struct TextMessage<'v> {
+        /// What was said.
+        content: ChatContent<'v>,
+    }
+}
+
+wire_object! {
+    /// A turn of the model.
+    pub(crate) struct AssistantMessage<'v> {
+        /// What it said; may be left out beside calls.
+        content: Option<ChatContent<'v>>,
+        /// What it thought.
+        reasoning_content: Option<&'v str>,
+        /// Which tools it called.
+        tool_calls: Option<Vec<ChatToolCall<'v>>>,
+        /// Whether the model is to continue this message.
+        prefix: Option<bool>,
+    }
+}
+
+wire_object! {
+    /// The result of a call.
+    pub(crate) struct ToolMessage<'v> {
+        /// What the tool returned.
+        content: ChatContent<'v>,
+        /// Which call it answers.
+        tool_call_id: &'v str,
+    }
+}
+
+wire_object! {
+    /// A reminder.
+    pub(crate) struct ReminderMessage<'v> {
+        /// Its text.
+        content: &'v str,
+    }
+}
+
+wire_object! {
+    /// A call the model made.
+    pub(crate) struct ChatToolCall<'v> {
+        /// Its id.
+        id: &'v str,
+        /// Always `function`.
+        kind as "type": FunctionWord,
+        /// What was called.
+        function: CalledFunction<'v>,
+    }
+}
+
+wire_object! {
+    /// A called function.
+    pub(crate) struct CalledFunction<'v> {
+        /// Its name.
+        name: &'v str,
+        /// Its arguments, as JSON text.
+        arguments: &'v str,
+    }
+}
+
+wire_words! {
+    /// The one type of tools.
+    pub(crate) enum FunctionWord {
+        /// A function.
+        Function = "function",
+    }
+}
+
+wire_object! {
+    /// A declared tool.
+    pub(crate) struct ChatTool<'v> {
+        /// Always `function`.
+        kind as "type": FunctionWord,
+        /// The function.
+        function: DeclaredFunction<'v>,
+    }
+}
+
+wire_object! {
+    /// A declared function.
+    pub(crate) struct DeclaredFunction<'v> {
+        /// Up to 128 letters, digits, `_` and `-`.
+        name: &'v Value<'v>,
+        /// What it does.
+        description: Option<&'v str>,
+        /// JSON Schema of its arguments.
+        parameters: Option<&'v Value<'v>>,
+        /// Whether arguments must follow the schema exactly.
+        strict: Option<bool>,
+    }
+}
+
+wire_tagged! {
+    /// Form of the answer.
+    pub(crate) enum ResponseFormat<'v> by "type" {
+        /// Free text.
+        Text(TextFormat<'v>) = "text",
+        /// Any JSON object.
+        JsonObject(TextFormat<'v>) = "json_object",
+        /// JSON that follows a schema.
+        JsonSchema(JsonSchemaFormat<'v>) = "json_schema",
+        /// Text that matches a regular expression.
+        Regex(RegexFormat<'v>) = "regex",
+    }
+}
+
+wire_object! {
+    /// A format without settings.
+    pub(crate) struct TextFormat<'v> {}
+}
+
+wire_object! {
+    /// A format given by a schema.
+    pub(crate) struct JsonSchemaFormat<'v> {
+        /// The schema in its wrapper.
+        json_schema: JsonSchema<'v>,
+    }
+}
+
+wire_object! {
+    /// The wrapper of a schema.
+    pub(crate) struct JsonSchema<'v> {
+        /// The schema.
+        schema: &'v Value<'v>,
+        /// Whether the schema must be one that can be enforced in full.
+        strict: Option<bool>,
+    }
+}
+
+wire_object! {
+    /// A format given by a regular expression.
+    pub(crate) struct RegexFormat<'v> {
+        /// The expression.
+        regex: &'v str,
+    }
+}
+
+wire_tagged! {
+    /// A piece of content.
+    pub(crate) enum ContentPart<'v> by "type" {
+        /// Text.
+        Text(TextPart<'v>) = "text",
+        /// An image by its URL.
+        ImageUrl(ImagePart<'v>) = "image_url",
+        /// An image as a file.
+        File(FilePart<'v>) = "file",
+    }
+}
+
+wire_object! {
+    /// Text.
+    pub(crate) struct TextPart<'v> {
+        /// The text.
+        text: &'v str,
+    }
+}
+
+wire_object! {
+    /// An image by its URL.
+    pub(crate) struct ImagePart<'v> {
+        /// The URL in its wrapper.
+        image_url: ImageUrl<'v>,
+    }
+}
+
+wire_object! {
+    /// An image's URL.
+    pub(crate) struct ImageUrl<'v> {
+        /// `http`, `https`, or `data` in base64.
+        url: &'v str,
+        /// How finely it is looked at.
+        detail: Option<DetailWord>,
+    }
+}
+
+wire_object! {
+    /// An image as a file.
+    pub(crate) struct FilePart<'v> {
+        /// Not supported.
+        file_id: Option<&'v str>,
+        /// A data URL in base64.
+        file_data: Option<&'v str>,
+    }
+}
+
+/// Content: text, or a list of parts.
+#[derive(Debug, Clone)]
+pub(crate) enum ChatContent<'v> {
+    /// Text.
+    Text(&'v str),
+    /// Parts.
+    Parts(Vec<ContentPart<'v>>),
+}
+
+impl<'v> Wire<'v> for ChatContent<'v> {
+    fn read(node: Node<'_, 'v>) -> Result<Self, Error> {
+        match node.value {
+            Value::String(text) => Ok(ChatContent::Text(text)),
+            Value::Array(_) => Vec::read(node).map(ChatContent::Parts),
+            _ => Err(node.wrong_type("a string or an array of parts")),
+        }
+    }
+
+    fn schema() -> Value<'static> {
+        let kinds = vec![<&str>::schema(), Vec::<ContentPart<'_>>::schema()];
+        schema_object([("anyOf", Value::Array(kinds))])
+    }
+}
+
+/// Stop sequences: one, or a list.
+#[derive(Debug, Clone)]
+pub(crate) enum Stop<'v> {
+    /// One.
+    One(&'v str),
+    /// Several.
+    Several(Vec<&'v str>),
+}
+
+impl<'v> Wire<'v> for Stop<'v> {
+    fn read(node: Node<'_, 'v>) -> Result<Self, Error> {
+        match node.value {
+            Value::String(text) => Ok(Stop::One(text)),
+            Value::Array(_) => Vec::read(node).map(Stop::Several),
+            _ => Err(node.wrong_type("a string or an array of strings")),
+        }
+    }
+
+    fn schema() -> Value<'static> {
+        schema_object([("anyOf", Value::Array(vec![<&str>::schema(), Vec::<&str>::schema()]))])
+    }
+}
+
+/// Whether the model may, must or must not call tools.
+#[derive(Debug, Clone)]
+pub(crate) enum ChatToolChoice<'v> {
+    /// It decides.
+    Auto,
+    /// It must not.
+    None,
+    /// It must.
+    Required,
+    /// It must call this one.
+    Named(NamedChoice<'v>),
+}
+
+wire_object! {
+    /// A choice of one tool.
+    pub(crate) struct NamedChoice<'v> {
+        /// Always `function`.
+        kind as "type": FunctionWord,
+        /// The tool in its wrapper.
+        function: NamedFunction<'v>,
+    }
+}
+
+wire_object! {
+    /// The name of a tool.
+    pub(crate) struct NamedFunction<'v> {
+        /// The name.
+        name: &'v str,
+    }
+}
+
+impl<'v> Wire<'v> for ChatToolChoice<'v> {
+    fn read(node: Node<'_, 'v>) -> Result<Self, Error> {
+        match node.value {
+            Value::String(word) => match word.as_ref() {
+                "auto" => Ok(ChatToolChoice::Auto),
+                "none" => Ok(ChatToolChoice::None),
+                "required" => Ok(ChatToolChoice::Required),
+                _ => Err(node.unknown("none, auto, required")),
+            },
+            Value::Object(_) => NamedChoice::read(node).map(ChatToolChoice::Named),
+            _ => Err(node.wrong_type("a string or a tool")),
+        }
+    }
+
+    fn schema() -> Value<'static> {
+        let words = ["none", "auto", "required"].map(Value::from).into();
+        let word = schema_object([("type", "string".into()), ("enum", Value::Array(words))]);
+        schema_object([("anyOf", Value::Array(vec![word, NamedChoice::schema()]))])
+    }
+}

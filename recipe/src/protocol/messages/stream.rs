@@ -1,0 +1,152 @@
+//! Messages: events → events of blocks.
+//!
+//! Owns which block is open and whether the ping was sent. Block indexes are places in the fold. Costs one frame per
+//! event, and two more where a block changes.
+
+use super::response::{write_message, write_stop, write_usage};
+use crate::error::Error;
+use crate::event::{Event, Finish};
+use crate::protocol::AnswerConfig;
+use crate::protocol::Usage;
+use crate::protocol::answer::json_object::ObjectWriter;
+use crate::protocol::answer::writer::{Answer, Choice, Writer};
+use crate::protocol::sse::write_named_frame;
+use crate::protocol::{Block, Fold};
+
+/// Writes an answer as events of blocks.
+#[derive(Debug)]
+pub(in crate::protocol) struct MessagesWriter {
+    pub(super) config: AnswerConfig,
+    /// Place of the block whose end was not yet written.
+    open: Option<usize>,
+    pinged: bool,
+}
+
+impl MessagesWriter {
+    /// A writer for `config`.
+    pub(in crate::protocol) fn new(config: AnswerConfig) -> Self {
+        Self { config, open: None, pinged: false }
+    }
+
+    /// The signature of reasoning. The answer's id is not secret and proves nothing: clients only carry it back.
+    pub(super) fn signature(&self) -> &str {
+        self.config.signature.as_deref().unwrap_or(&self.config.id)
+    }
+
+    /// Makes the last block of the fold the open one.
+    fn turn_to_last(&mut self, fold: &Fold, out: &mut String) {
+        let last = fold.blocks().len().saturating_sub(1);
+        let Some(block) = fold.blocks().get(last) else { return };
+        if self.open == Some(last) {
+            return;
+        }
+        self.close(fold, out);
+        self.open = Some(last);
+        write_named_frame(out, "content_block_start", |data| {
+            data.number("index", last as u64);
+            data.object("content_block", |members| write_empty_block(block, members));
+        });
+        if !self.pinged {
+            self.pinged = true;
+            self.keep_alive(out);
+        }
+    }
+
+    fn close(&mut self, fold: &Fold, out: &mut String) {
+        let Some(place) = self.open.take() else { return };
+        if matches!(fold.blocks().get(place), Some(Block::Reasoning(_))) {
+            write_delta(place, "signature_delta", "signature", self.signature(), out);
+        }
+        write_named_frame(out, "content_block_stop", |data| data.number("index", place as u64));
+    }
+
+    fn delta(&mut self, fold: &Fold, kind: &str, member: &str, text: &str, out: &mut String) {
+        self.turn_to_last(fold, out);
+        if let Some(place) = self.open.filter(|_| !text.is_empty()) {
+            write_delta(place, kind, member, text, out);
+        }
+    }
+}
+
+/// A block as its start shows it: what deltas will bring is empty.
+fn write_empty_block(block: &Block, members: &mut ObjectWriter<'_>) {
+    match block {
+        Block::Reasoning(_) => {
+            members.string("type", "thinking");
+            members.string("thinking", "");
+            members.string("signature", "");
+        }
+        Block::Text(_) => {
+            members.string("type", "text");
+            members.string("text", "");
+        }
+        Block::Call(call) => {
+            members.string("type", "tool_use");
+            members.string("id", &call.id);
+            members.string("name", &call.name);
+            members.object("input", |_| {});
+        }
+    }
+}
+
+fn write_delta(place: usize, kind: &str, member: &str, text: &str, out: &mut String) {
+    write_named_frame(out, "content_block_delta", |data| {
+        data.number("index", place as u64);
+        data.object("delta", |members| {
+            members.string("type", kind);
+            members.string(member, text);
+        });
+    });
+}
+
+impl Writer for MessagesWriter {
+    fn opens_with_reasoning(&self) -> bool {
+        true
+    }
+
+    fn start(&mut self, answer: Answer<'_>, _fingerprint: Option<&str>, out: &mut String) {
+        let opening = Answer { folds: &[], usage: Usage { output: 0, ..answer.usage }, ..answer };
+        write_named_frame(out, "message_start", |data| {
+            data.object("message", |members| write_message(self, opening, members));
+        });
+        if let Some(fold) = answer.folds.first() {
+            self.turn_to_last(fold, out);
+        }
+    }
+
+    fn event(&mut self, event: &Event, choice: Choice<'_>, out: &mut String) {
+        let fold = choice.fold;
+        match event {
+            Event::Reasoning(passage) => self.delta(fold, "thinking_delta", "thinking", &passage.text, out),
+            Event::Text(passage) => self.delta(fold, "text_delta", "text", &passage.text, out),
+            Event::CallStart { .. } => self.turn_to_last(fold, out),
+            Event::CallArguments { fragment, .. } => {
+                self.delta(fold, "input_json_delta", "partial_json", fragment, out);
+            }
+            // Clients start a tool when its block stops.
+            Event::CallEnd { .. } => self.close(fold, out),
+            Event::CallParameterDropped { .. } | Event::Finish(_) => {}
+        }
+    }
+
+    fn finish(&mut self, finish: &Finish, choice: Choice<'_>, answer: Answer<'_>, out: &mut String) {
+        self.close(choice.fold, out);
+        write_named_frame(out, "message_delta", |data| {
+            data.object("delta", |members| write_stop(Some(finish), members));
+            write_usage(answer.usage, data);
+        });
+        write_named_frame(out, "message_stop", |_| {});
+    }
+
+    fn fail(&mut self, error: &Error, _answer: Answer<'_>, out: &mut String) {
+        write_named_frame(out, "error", |data| super::error::write_error_member(error, data));
+    }
+
+    fn keep_alive(&self, out: &mut String) {
+        write_named_frame(out, "ping", |_| {});
+    }
+
+    fn response(&self, answer: Answer<'_>, out: &mut String) {
+        super::response::write_response(self, answer, out);
+    }
+}

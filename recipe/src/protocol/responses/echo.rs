@@ -1,0 +1,54 @@
+//! Responses: the settings that the answer repeats, with the client's own digits.
+
+use crate::json::{Object, Value};
+
+/// The members of the response object that repeat `body`; what the request leaves out has its default value.
+pub(super) fn echo(body: &Value<'_>) -> Value<'static> {
+    let given = |key: &str| body.get(key).filter(|value| **value != Value::Null).cloned().map(Value::into_owned);
+    let or_null = |key: &str| given(key).unwrap_or(Value::Null);
+    let members: [(&'static str, Value<'static>); 10] = [
+        ("instructions", or_null("instructions")),
+        ("max_output_tokens", or_null("max_output_tokens")),
+        ("reasoning", settings(body.get("reasoning"), ["effort", "summary"], Value::Null)),
+        ("temperature", given("temperature").unwrap_or_else(|| 1.0.into())),
+        ("text", settings(body.get("text"), ["format", "verbosity"], object([("type", "text".into())]))),
+        ("tool_choice", given("tool_choice").unwrap_or_else(|| "auto".into())),
+        ("tools", tools(body.get("tools"))),
+        ("top_logprobs", given("top_logprobs").unwrap_or_else(|| 0.into())),
+        ("top_p", given("top_p").unwrap_or_else(|| 1.0.into())),
+        ("user", or_null("user")),
+    ];
+    object(members)
+}
+
+fn object<const N: usize>(members: [(&'static str, Value<'static>); N]) -> Value<'static> {
+    Value::Object(members.into_iter().collect())
+}
+
+/// Two settings of an object; the first is `default` where it is left out, the second null.
+fn settings(given: Option<&Value<'_>>, keys: [&'static str; 2], default: Value<'static>) -> Value<'static> {
+    let member = |key| given.and_then(|given| given.get(key)).cloned().map(Value::into_owned);
+    let [first, second] = keys;
+    object([(first, member(first).unwrap_or(default)), (second, member(second).unwrap_or(Value::Null))])
+}
+
+fn tools(given: Option<&Value<'_>>) -> Value<'static> {
+    let tools = given.and_then(Value::as_array).unwrap_or_default();
+    Value::Array(tools.iter().map(tool).collect())
+}
+
+/// A tool as it was declared; functions show which of their members were left out.
+fn tool(tool: &Value<'_>) -> Value<'static> {
+    if tool.get("type").and_then(Value::as_str) != Some("function") {
+        return tool.clone().into_owned();
+    }
+    let known = ["type", "name", "description", "parameters", "strict"];
+    let member = |key: &'static str| (key.into(), tool.get(key).cloned().map_or(Value::Null, Value::into_owned));
+    let others = tool.clone().into_owned();
+    let others = match others {
+        Value::Object(members) => members,
+        _ => Object::default(),
+    };
+    let others = others.into_iter().filter(|(key, _)| !known.contains(&key.as_ref()));
+    Value::Object(known.map(member).into_iter().chain(others).collect())
+}

@@ -1,0 +1,232 @@
+//! The input items of the Responses protocol, field by field.
+
+use crate::error::Error;
+use crate::json::{Object, Value};
+use crate::protocol::shared::content::TextOr;
+use crate::protocol::shared::images::DetailWord;
+use crate::wire::{Node, Wire, schema_object, tagged, wire_object, wire_tagged, wire_words};
+
+use super::tools::ResponsesTool;
+
+/// An input item. Kinds that are not known are kept by their word only.
+#[derive(Debug, Clone)]
+pub(crate) enum InputItem<'v> {
+    /// A message; the kind of an item that has a role and no type.
+    Message(MessageItem<'v>),
+    /// What the model thought.
+    Reasoning(ReasoningItem<'v>),
+    /// A call of a function.
+    FunctionCall(FunctionCallItem<'v>),
+    /// A call of a tool that takes free text.
+    CustomToolCall(CustomToolCallItem<'v>),
+    /// The result of a call.
+    Output(OutputItem<'v>),
+    /// A search for tools.
+    ToolSearchCall(ToolSearchCallItem<'v>),
+    /// What a search for tools found.
+    ToolSearchOutput(ToolSearchOutputItem<'v>),
+    /// Another kind; its word.
+    Unknown(&'v str),
+}
+
+impl<'v> Wire<'v> for InputItem<'v> {
+    fn read(node: Node<'_, 'v>) -> Result<Self, Error> {
+        let members = node.object()?;
+        if members.get("type").is_none() && members.get("role").is_some() {
+            return MessageItem::read(node).map(Self::Message);
+        }
+        match node.member::<&str>("type")? {
+            "message" => MessageItem::read(node).map(Self::Message),
+            "reasoning" => ReasoningItem::read(node).map(Self::Reasoning),
+            "function_call" => FunctionCallItem::read(node).map(Self::FunctionCall),
+            "custom_tool_call" => CustomToolCallItem::read(node).map(Self::CustomToolCall),
+            "function_call_output" | "custom_tool_call_output" => OutputItem::read(node).map(Self::Output),
+            "tool_search_call" => ToolSearchCallItem::read(node).map(Self::ToolSearchCall),
+            "tool_search_output" => ToolSearchOutputItem::read(node).map(Self::ToolSearchOutput),
+            kind => Ok(Self::Unknown(kind)),
+        }
+    }
+
+    fn schema() -> Value<'static> {
+        let kinds = vec![
+            MessageItem::schema(),
+            tagged(ReasoningItem::schema(), "type", "reasoning"),
+            tagged(FunctionCallItem::schema(), "type", "function_call"),
+            tagged(CustomToolCallItem::schema(), "type", "custom_tool_call"),
+            tagged(OutputItem::schema(), "type", "function_call_output"),
+            tagged(OutputItem::schema(), "type", "custom_tool_call_output"),
+            tagged(ToolSearchCallItem::schema(), "type", "tool_search_call"),
+            tagged(ToolSearchOutputItem::schema(), "type", "tool_search_output"),
+        ];
+        schema_object([("anyOf", Value::Array(kinds))])
+    }
+}
+
+wire_object! {
+    /// A message.
+    pub(crate) struct MessageItem<'v> {
+        /// Who speaks.
+        role: ItemRole,
+        /// What was said.
+        content: TextOr<'v, ContentPart<'v>>,
+    }
+}
+
+wire_words! {
+    /// Who speaks.
+    pub(crate) enum ItemRole {
+        /// The user.
+        User = "user",
+        /// The model.
+        Assistant = "assistant",
+        /// Instructions.
+        System = "system",
+        /// Instructions; V4 reads them as the user's.
+        Developer = "developer",
+    }
+}
+
+wire_tagged! {
+    /// A piece of a message.
+    pub(crate) enum ContentPart<'v> by "type" {
+        /// Text.
+        InputText(TextPart<'v>) = "input_text",
+        /// Text of the model.
+        OutputText(TextPart<'v>) = "output_text",
+        /// An image.
+        InputImage(ImagePart<'v>) = "input_image",
+        /// A file; only that there was one is shown.
+        InputFile(InputFile<'v>) = "input_file",
+    }
+}
+
+wire_object! {
+    /// Text.
+    pub(crate) struct TextPart<'v> {
+        /// The text.
+        text: &'v str,
+    }
+}
+
+wire_object! {
+    /// An image.
+    pub(crate) struct ImagePart<'v> {
+        /// `http`, `https`, or `data` in base64.
+        image_url: Option<&'v str>,
+        /// Not supported.
+        file_id: Option<&'v str>,
+        /// How finely it is looked at.
+        detail: Option<DetailWord>,
+    }
+}
+
+wire_object! {
+    /// A file, of which nothing is read.
+    pub(crate) struct InputFile<'v> {}
+}
+
+wire_object! {
+    /// What the model thought.
+    pub(crate) struct ReasoningItem<'v> {
+        /// The text.
+        content: Option<Vec<ReasoningPart<'v>>>,
+        /// A summary; read where there is no text.
+        summary: Option<&'v Value<'v>>,
+    }
+}
+
+wire_tagged! {
+    /// A piece of reasoning.
+    pub(crate) enum ReasoningPart<'v> by "type" {
+        /// Text.
+        Text(TextPart<'v>) = "reasoning_text",
+    }
+}
+
+wire_object! {
+    /// A call of a function.
+    pub(crate) struct FunctionCallItem<'v> {
+        /// Its id.
+        call_id: &'v str,
+        /// Name of the function.
+        name: &'v str,
+        /// Its arguments, as JSON text.
+        arguments: &'v str,
+        /// Namespace of the function.
+        namespace: Option<&'v str>,
+    }
+}
+
+wire_object! {
+    /// A call of a tool that takes free text.
+    pub(crate) struct CustomToolCallItem<'v> {
+        /// Its id.
+        call_id: &'v str,
+        /// Name of the tool.
+        name: &'v str,
+        /// The text.
+        input: &'v str,
+    }
+}
+
+wire_object! {
+    /// The result of a call.
+    pub(crate) struct OutputItem<'v> {
+        /// Which call it answers.
+        call_id: &'v str,
+        /// What the tool returned.
+        output: TextOr<'v, OutputPart<'v>>,
+    }
+}
+
+wire_tagged! {
+    /// A piece of a result.
+    pub(crate) enum OutputPart<'v> by "type" {
+        /// Text.
+        Text(TextPart<'v>) = "input_text",
+        /// An image.
+        Image(ImagePart<'v>) = "input_image",
+        /// A file; only that there was one is shown.
+        File(InputFile<'v>) = "input_file",
+    }
+}
+
+wire_object! {
+    /// A search for tools.
+    pub(crate) struct ToolSearchCallItem<'v> {
+        /// Its id.
+        call_id: &'v str,
+        /// What is searched for.
+        arguments: &'v Object<'v>,
+    }
+}
+
+wire_object! {
+    /// What a search for tools found.
+    pub(crate) struct ToolSearchOutputItem<'v> {
+        /// Which search it answers.
+        call_id: &'v str,
+        /// The tools.
+        tools: Vec<ResponsesTool<'v>>,
+    }
+}
+
+impl ReasoningItem<'_> {
+    /// The text, or the summary where there is no content: parts joined by line feeds, nothing if all are empty.
+    pub(super) fn text(&self) -> String {
+        match self.content.as_deref() {
+            None | Some([]) => {
+                let summary = self.summary.and_then(Value::as_array).unwrap_or_default();
+                join_lines(summary.iter().filter_map(|part| part.get("text").and_then(Value::as_str)))
+            }
+            Some(parts) => join_lines(parts.iter().map(|ReasoningPart::Text(part)| part.text)),
+        }
+    }
+}
+
+fn join_lines<'t>(texts: impl Iterator<Item = &'t str> + Clone) -> String {
+    if texts.clone().all(str::is_empty) {
+        return String::new();
+    }
+    texts.collect::<Vec<_>>().join("\n")
+}

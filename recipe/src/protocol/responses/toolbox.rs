@@ -1,0 +1,274 @@
+//! Responses: declared tools, and tools that were found while the model worked.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use crate::conversation::Tool;
+use crate::error::{Error, ErrorCode};
+use crate::json::{Value, parse};
+use crate::model::Version;
+use crate::protocol::request::ServerTools;
+use crate::protocol::shared::tools::{Declaration, check_name};
+use crate::wire::{Node, Path};
+
+use super::names::Names;
+use super::tools::{
+    CustomTool, Execution, FunctionTool, NamespaceMember, NamespaceTool, ResponsesTool, ToolSearchTool,
+};
+
+/// The one tool that takes free text.
+const APPLY_PATCH: &str = "apply_patch";
+/// Its schema in the prompt.
+const APPLY_PATCH_PARAMETERS: &str = include_str!("../../../data/apply_patch_parameters.json");
+/// The tool that searches for tools.
+pub(super) const TOOL_SEARCH: &str = "tool_search";
+
+/// All tools of a request.
+pub(super) struct Toolbox<'v> {
+    version: Version,
+    web_search: ServerTools,
+    /// Whether the choice hides the tools, so that their schemas are not even checked.
+    hidden: bool,
+    names: Names<'v>,
+    /// The tools in order, found ones last.
+    pub(super) tools: Vec<Tool<'v>>,
+    /// Names of tools that take free text.
+    pub(super) custom_tools: Vec<String>,
+    /// Declared tools of namespaces: name in the prompt, namespace, name within it.
+    pub(super) namespace_tools: Vec<(String, String, String)>,
+    /// Tools that were left out.
+    pub(super) warnings: Vec<String>,
+}
+
+/// What one list of tools gives.
+struct List<'v> {
+    names: Names<'v>,
+    /// All names in the prompt.
+    order: Vec<Cow<'v, str>>,
+    tools: Vec<Tool<'v>>,
+    custom_tools: Vec<String>,
+    namespace_tools: Vec<(String, String, String)>,
+}
+
+impl<'v> Toolbox<'v> {
+    /// No tools yet.
+    pub(super) fn new(version: Version, web_search: ServerTools, hidden: bool) -> Self {
+        Self {
+            version,
+            web_search,
+            hidden,
+            names: Names::new(version.namespace_separator()),
+            tools: Vec::new(),
+            custom_tools: Vec::new(),
+            namespace_tools: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Adds the declared tools.
+    pub(super) fn declare(&mut self, tools: &[ResponsesTool<'v>], path: &Path<'_>) -> Result<(), Error> {
+        let list = self.read(tools, path)?;
+        self.names = list.names;
+        self.tools = list.tools;
+        self.custom_tools = list.custom_tools;
+        self.namespace_tools = list.namespace_tools;
+        Ok(())
+    }
+
+    /// Adds tools that were found, and gives what is shown of them.
+    pub(super) fn find(&mut self, tools: &[ResponsesTool<'v>], path: &Path<'_>) -> Result<Vec<Tool<'v>>, Error> {
+        let mut list = self.read(tools, path)?;
+        for name in list.order {
+            if !self.names.take(name.clone()) {
+                return Err(Error::new(ErrorCode::DuplicateToolName, path.to_string(), &[("found", &name)]));
+            }
+        }
+        self.names.add_namespaces(list.names);
+        self.custom_tools.append(&mut list.custom_tools);
+        for tool in &mut list.tools {
+            tool.deferred = true;
+        }
+        self.tools.extend(list.tools.iter().cloned());
+        Ok(list.tools)
+    }
+
+    /// The name in the prompt of a tool that was called.
+    pub(super) fn called(&mut self, namespace: Option<&'v str>, name: &'v str) -> Cow<'v, str> {
+        match namespace {
+            Some(namespace) => self.names.called(namespace, name).into(),
+            None => name.into(),
+        }
+    }
+
+    fn read(&mut self, tools: &[ResponsesTool<'v>], path: &Path<'_>) -> Result<List<'v>, Error> {
+        let names = self.plain_names(tools, path)?;
+        let mut list = List {
+            names,
+            order: Vec::with_capacity(tools.len()),
+            tools: Vec::with_capacity(tools.len()),
+            custom_tools: Vec::new(),
+            namespace_tools: Vec::new(),
+        };
+        for (index, tool) in tools.iter().enumerate() {
+            let item = Path::Index(path, index);
+            match tool {
+                ResponsesTool::Function(function) => {
+                    let name = function.name.as_str().unwrap_or_default();
+                    let description = function.description.map(Cow::Borrowed);
+                    self.push(&mut list, name.into(), description, function, &item)?;
+                }
+                ResponsesTool::Custom(_) => {
+                    list.custom_tools.push(APPLY_PATCH.to_owned());
+                    list.order.push(APPLY_PATCH.into());
+                    if !self.hidden {
+                        list.tools.push(apply_patch(self.version)?);
+                    }
+                }
+                ResponsesTool::Namespace(namespace) => self.namespace(&mut list, namespace, &item)?,
+                ResponsesTool::ToolSearch(search) if self.has_search(search) => {
+                    self.search(&mut list, search, &item)?;
+                }
+                ResponsesTool::WebSearch(kind) | ResponsesTool::Unknown(kind) => {
+                    self.warnings.push(format!("{item}: the tool {kind} was left out"));
+                }
+                ResponsesTool::ToolSearch(_) => {
+                    self.warnings.push(format!("{item}: the tool {TOOL_SEARCH} was left out"));
+                }
+            }
+        }
+        Ok(list)
+    }
+
+    /// Whether the model is to see a tool that searches for tools.
+    fn has_search(&self, search: &ToolSearchTool<'_>) -> bool {
+        self.version.has_system_turns() && search.execution == Some(Execution::Client)
+    }
+
+    /// Checks all names of a list, and takes those that stay as they are: they come before those of namespaces.
+    fn plain_names(&self, tools: &[ResponsesTool<'v>], path: &Path<'_>) -> Result<Names<'v>, Error> {
+        let mut names = Names::new(self.version.namespace_separator());
+        for (index, tool) in tools.iter().enumerate() {
+            let item = Path::Index(path, index);
+            let name = match tool {
+                ResponsesTool::Function(function) => checked_name(function.name, &item)?,
+                ResponsesTool::Custom(tool) => custom_name(tool, &item)?,
+                ResponsesTool::ToolSearch(search) if self.has_search(search) => TOOL_SEARCH,
+                ResponsesTool::Namespace(namespace) => {
+                    check_namespace(namespace, &item)?;
+                    continue;
+                }
+                ResponsesTool::WebSearch(kind) if self.web_search == ServerTools::Reject => {
+                    let path = Path::Key(&item, "type").to_string();
+                    return Err(Error::new(ErrorCode::Unsupported, path, &[("found", kind)]));
+                }
+                ResponsesTool::WebSearch(_) | ResponsesTool::ToolSearch(_) | ResponsesTool::Unknown(_) => continue,
+            };
+            if !names.take(name) {
+                return Err(Error::new(ErrorCode::DuplicateToolName, item.to_string(), &[("found", &name)]));
+            }
+        }
+        Ok(names)
+    }
+
+    fn namespace(&self, list: &mut List<'v>, namespace: &NamespaceTool<'v>, item: &Path<'_>) -> Result<(), Error> {
+        let namespace_name = namespace.name.as_str().unwrap_or_default();
+        let shared = namespace.description.filter(|text| !text.is_empty() && self.version.has_system_turns());
+        let path = Path::Key(item, "tools");
+        for (index, member) in namespace.tools.iter().enumerate() {
+            let NamespaceMember::Function(function) = member else { continue };
+            let name = function.name.as_str().unwrap_or_default();
+            let flattened = list.names.flatten(namespace_name, name);
+            let description = match shared {
+                Some(shared) => Some(format!("{shared}\n{}", function.description.unwrap_or_default()).into()),
+                None => function.description.map(Cow::Borrowed),
+            };
+            list.namespace_tools.push((flattened.clone(), namespace_name.to_owned(), name.to_owned()));
+            self.push(list, flattened.into(), description, function, &Path::Index(&path, index))?;
+        }
+        Ok(())
+    }
+
+    fn push(
+        &self,
+        list: &mut List<'v>,
+        name: Cow<'v, str>,
+        description: Option<Cow<'v, str>>,
+        function: &FunctionTool<'v>,
+        item: &Path<'_>,
+    ) -> Result<(), Error> {
+        list.order.push(name.clone());
+        if self.hidden {
+            return Ok(());
+        }
+        let path = Path::Key(item, "parameters");
+        let parameters = function.parameters.map(|value| Node { value, path: &path });
+        let declaration = Declaration { name, description, parameters, strict: function.strict, deferred: false };
+        list.tools.push(declaration.into_tool()?);
+        Ok(())
+    }
+
+    fn search(&self, list: &mut List<'v>, search: &ToolSearchTool<'v>, item: &Path<'_>) -> Result<(), Error> {
+        list.order.push(TOOL_SEARCH.into());
+        if self.hidden {
+            return Ok(());
+        }
+        let path = Path::Key(item, "parameters");
+        let declaration = Declaration {
+            name: TOOL_SEARCH.into(),
+            description: search.description.map(Cow::Borrowed),
+            parameters: search.parameters.map(|value| Node { value, path: &path }),
+            strict: None,
+            deferred: false,
+        };
+        list.tools.push(declaration.into_tool()?);
+        Ok(())
+    }
+}
+
+/// What the model sees of the tool that edits files.
+fn apply_patch(version: Version) -> Result<Tool<'static>, Error> {
+    Ok(Tool {
+        name: APPLY_PATCH.into(),
+        description: Some(version.apply_patch_description().into()),
+        parameters: parse(APPLY_PATCH_PARAMETERS.as_bytes())?,
+        strict: None,
+        deferred: false,
+    })
+}
+
+fn checked_name<'v>(name: &'v Value<'v>, item: &Path<'_>) -> Result<&'v str, Error> {
+    let path = Path::Key(item, "name");
+    let node = Node { value: name, path: &path };
+    check_name(node)?;
+    node.string()
+}
+
+fn custom_name<'v>(tool: &CustomTool<'v>, item: &Path<'_>) -> Result<&'v str, Error> {
+    if tool.name == APPLY_PATCH {
+        return Ok(tool.name);
+    }
+    let found = format!("the custom tool {} (only {APPLY_PATCH} is)", tool.name);
+    Err(Error::new(ErrorCode::Unsupported, Path::Key(item, "name").to_string(), &[("found", &found)]))
+}
+
+fn check_namespace(namespace: &NamespaceTool<'_>, item: &Path<'_>) -> Result<(), Error> {
+    checked_name(namespace.name, item)?;
+    let path = Path::Key(item, "tools");
+    let mut seen = HashSet::new();
+    for (index, member) in namespace.tools.iter().enumerate() {
+        let item = Path::Index(&path, index);
+        match member {
+            NamespaceMember::Function(function) => {
+                let name = checked_name(function.name, &item)?;
+                if !seen.insert(name) {
+                    return Err(Error::new(ErrorCode::DuplicateToolName, item.to_string(), &[("found", &name)]));
+                }
+            }
+            NamespaceMember::Custom(tool) => {
+                let found = format!("the custom tool {} in a namespace", tool.name);
+                return Err(Error::new(ErrorCode::Unsupported, item.to_string(), &[("found", &found)]));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! The tools and the tool choice of the Responses protocol, field by field.
+
+use crate::error::Error;
+use crate::json::{Object, Value};
+use crate::wire::{Node, Wire, schema_object, tagged, wire_object, wire_tagged, wire_words};
+
+/// A declared tool. Kinds that are not known are kept by their word only.
+#[derive(Debug, Clone)]
+pub(crate) enum ResponsesTool<'v> {
+    /// A function.
+    Function(FunctionTool<'v>),
+    /// A tool that takes free text.
+    Custom(CustomTool<'v>),
+    /// Functions under a common name.
+    Namespace(NamespaceTool<'v>),
+    /// Web search by the server; its word.
+    WebSearch(&'v str),
+    /// Search for further tools.
+    ToolSearch(ToolSearchTool<'v>),
+    /// Another kind; its word.
+    Unknown(&'v str),
+}
+
+impl<'v> Wire<'v> for ResponsesTool<'v> {
+    fn read(node: Node<'_, 'v>) -> Result<Self, Error> {
+        match node.member::<&str>("type")? {
+            "function" => FunctionTool::read(node).map(Self::Function),
+            "custom" => CustomTool::read(node).map(Self::Custom),
+            "namespace" => NamespaceTool::read(node).map(Self::Namespace),
+            kind @ ("web_search" | "web_search_2025_08_26") => Ok(Self::WebSearch(kind)),
+            "tool_search" => ToolSearchTool::read(node).map(Self::ToolSearch),
+            kind => Ok(Self::Unknown(kind)),
+        }
+    }
+
+    fn schema() -> Value<'static> {
+        let known = vec![
+            tagged(FunctionTool::schema(), "type", "function"),
+            tagged(CustomTool::schema(), "type", "custom"),
+            tagged(NamespaceTool::schema(), "type", "namespace"),
+            tagged(ToolSearchTool::schema(), "type", "tool_search"),
+            tagged(AnyTool::schema(), "type", "web_search"),
+        ];
+        schema_object([("anyOf", Value::Array(known))])
+    }
+}
+
+wire_object! {
+    /// A tool of which nothing but its type is read.
+    pub(crate) struct AnyTool<'v> {}
+}
+
+wire_object! {
+    /// A function.
+    pub(crate) struct FunctionTool<'v> {
+        /// Up to 128 letters, digits, `_` and `-`.
+        name: &'v Value<'v>,
+        /// What it does.
+        description: Option<&'v str>,
+        /// JSON Schema of its arguments.
+        parameters: Option<&'v Value<'v>>,
+        /// Whether arguments must follow the schema exactly.
+        strict: Option<bool>,
+        /// Accepted, without effect.
+        defer_loading: Option<bool>,
+    }
+}
+
+wire_object! {
+    /// A tool that takes free text.
+    pub(crate) struct CustomTool<'v> {
+        /// Only `apply_patch` is supported.
+        name: &'v str,
+    }
+}
+
+wire_object! {
+    /// Functions under a common name.
+    pub(crate) struct NamespaceTool<'v> {
+        /// Up to 128 letters, digits, `_` and `-`.
+        name: &'v Value<'v>,
+        /// What they have in common.
+        description: Option<&'v str>,
+        /// The functions.
+        tools: Vec<NamespaceMember<'v>>,
+    }
+}
+
+wire_tagged! {
+    /// A tool in a namespace.
+    pub(crate) enum NamespaceMember<'v> by "type" {
+        /// A function.
+        Function(FunctionTool<'v>) = "function",
+        /// Not supported.
+        Custom(CustomTool<'v>) = "custom",
+    }
+}
+
+wire_object! {
+    /// Search for further tools.
+    pub(crate) struct ToolSearchTool<'v> {
+        /// Who searches; the server if this is absent.
+        execution: Option<Execution>,
+        /// What it does.
+        description: Option<&'v str>,
+        /// JSON Schema of its arguments.
+        parameters: Option<&'v Value<'v>>,
+    }
+}
+
+wire_words! {
+    /// Who runs a tool.
+    pub(crate) enum Execution {
+        /// The server.
+        Server = "server",
+        /// The client.
+        Client = "client",
+    }
+}
+
+/// Whether the model may, must or must not call tools.
+#[derive(Debug, Clone)]
+pub(crate) enum ResponsesToolChoice<'v> {
+    /// It decides.
+    Auto,
+    /// It must not.
+    None,
+    /// It must.
+    Required,
+    /// It must call this one.
+    Named(ChosenTool<'v>),
+}
+
+wire_tagged! {
+    /// A choice of one tool.
+    pub(crate) enum ChosenTool<'v> by "type" {
+        /// A function.
+        Function(ToolName<'v>) = "function",
+        /// A tool that takes free text.
+        Custom(ToolName<'v>) = "custom",
+        /// Web search by the server.
+        WebSearch(AnyChoice<'v>) = "web_search",
+        /// Web search by the server, by its dated name.
+        DatedWebSearch(AnyChoice<'v>) = "web_search_2025_08_26",
+    }
+}
+
+wire_object! {
+    /// The name of a tool.
+    pub(crate) struct ToolName<'v> {
+        /// Its name; that of a tool in a namespace is the one in the prompt.
+        name: &'v str,
+    }
+}
+
+wire_object! {
+    /// A choice without settings.
+    pub(crate) struct AnyChoice<'v> {}
+}
+
+impl<'v> Wire<'v> for ResponsesToolChoice<'v> {
+    fn read(node: Node<'_, 'v>) -> Result<Self, Error> {
+        match node.value {
+            Value::String(word) => match word.as_ref() {
+                "auto" => Ok(Self::Auto),
+                "none" => Ok(Self::None),
+                "required" => Ok(Self::Required),
+                _ => Err(node.unknown("none, auto, required")),
+            },
+            Value::Object(_) => ChosenTool::read(node).map(Self::Named),
+            _ => Err(node.wrong_type("a string or a tool")),
+        }
+    }
+
+    fn schema() -> Value<'static> {
+        let words = ["none", "auto", "required"].map(Value::from).into();
+        let word = Object::from_iter([("type", "string".into()), ("enum", Value::Array(words))]);
+        schema_object([("anyOf", Value::Array(vec![Value::Object(word), ChosenTool::schema()]))])
+    }
+}

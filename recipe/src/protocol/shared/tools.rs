@@ -1,0 +1,147 @@
+//! Declared tools: names, schemas, and what the tool choice leaves of them.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use crate::conversation::{Conversation, Message, Tool, ToolChoice};
+use crate::error::{Error, ErrorCode};
+use crate::json::{Object, Value};
+use crate::wire::{Node, Path};
+
+use super::{schema, strict};
+
+/// Longest name of a tool, in characters.
+const NAME_LIMIT: usize = 128;
+
+/// Checks the name of a tool.
+pub(in crate::protocol) fn check_name(name: Node<'_, '_>) -> Result<(), Error> {
+    let text = name.string()?;
+    if text.is_empty() {
+        return Err(name.fault(ErrorCode::EmptyString, &[]));
+    }
+    if !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')) {
+        return Err(name.fault(ErrorCode::InvalidName, &[("found", &text)]));
+    }
+    if text.len() > NAME_LIMIT {
+        return Err(name.fault(ErrorCode::StringTooLong, &[("limit", &NAME_LIMIT), ("found", &text.len())]));
+    }
+    Ok(())
+}
+
+/// A function as a protocol declared it.
+pub(in crate::protocol) struct Declaration<'p, 'v> {
+    /// Name, with its namespace where it has one.
+    pub name: Cow<'v, str>,
+    pub description: Option<Cow<'v, str>>,
+    /// The schema and where it stands; `None` where it is absent or null.
+    pub parameters: Option<Node<'p, 'v>>,
+    pub strict: Option<bool>,
+    pub deferred: bool,
+}
+
+impl<'v> Declaration<'_, 'v> {
+    /// Checks the schema; a strict tool's is rewritten.
+    pub(in crate::protocol) fn into_tool(self) -> Result<Tool<'v>, Error> {
+        let is_strict = self.strict == Some(true);
+        let parameters = match self.parameters {
+            None if is_strict => strict::no_parameters(),
+            None => Value::Object(Object::default()),
+            Some(node) if is_strict => strict::rewrite(node)?,
+            Some(node) => {
+                schema::check_parameters(node)?;
+                node.value.borrowed()
+            }
+        };
+        let Declaration { name, description, strict, deferred, .. } = self;
+        Ok(Tool { name, description, parameters, strict, deferred })
+    }
+}
+
+/// A tool choice in the protocols' common terms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::protocol) enum Choice<'v> {
+    Auto,
+    None,
+    Required,
+    Named(&'v str),
+}
+
+/// Checks that no two tools share a name.
+pub(in crate::protocol) fn check_unique<'t>(
+    names: impl Iterator<Item = &'t str>,
+    path: &Path<'_>,
+) -> Result<(), Error> {
+    let mut seen = HashSet::new();
+    for (index, name) in names.enumerate() {
+        if !seen.insert(name) {
+            return Err(Error::new(
+                ErrorCode::DuplicateToolName,
+                Path::Index(path, index).to_string(),
+                &[("found", &name)],
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Applies the tool choice: a name leaves only that tool, and nothing can be required of a thinking model. Without tools
+/// every choice is "auto".
+pub(in crate::protocol) fn apply_choice(
+    conversation: &mut Conversation<'_>,
+    choice: Choice<'_>,
+    path: &Path<'_>,
+) -> Result<(), Error> {
+    if conversation.tools.is_empty() {
+        conversation.tool_choice = ToolChoice::Auto;
+        return Ok(());
+    }
+    conversation.tool_choice = match choice {
+        Choice::Auto => ToolChoice::Auto,
+        Choice::None => ToolChoice::None,
+        Choice::Required => ToolChoice::Required,
+        Choice::Named(name) => {
+            conversation.tools.retain(|tool| tool.name == name);
+            if conversation.tools.is_empty() {
+                return Err(Error::new(ErrorCode::UnknownTool, path.to_string(), &[("found", &name)]));
+            }
+            ToolChoice::Required
+        }
+    };
+    if conversation.thinking && conversation.tool_choice == ToolChoice::Required {
+        return Err(Error::new(ErrorCode::ToolChoiceWhileThinking, path.to_string(), &[]));
+    }
+    Ok(())
+}
+
+/// Applies the tool choice to tools that system messages add. A message that is left with nothing to say goes too.
+pub(in crate::protocol) fn filter_added(conversation: &mut Conversation<'_>, choice: Choice<'_>) {
+    let shown = |name: &str| match choice {
+        Choice::Auto | Choice::Required => true,
+        Choice::None => false,
+        Choice::Named(wanted) => name == wanted,
+    };
+    conversation.messages.retain_mut(|message| match message {
+        Message::System { content, tools } if !tools.is_empty() => {
+            tools.retain(|tool| shown(&tool.name));
+            !(tools.is_empty() && content.is_empty())
+        }
+        _ => true,
+    });
+}
+
+/// Checks that strict tools stand alone: not beside non-strict ones, and not beside a response format.
+pub(in crate::protocol) fn check_strict_mix(
+    tools: &[Tool<'_>],
+    has_format: bool,
+    path: &Path<'_>,
+) -> Result<(), Error> {
+    let is_strict = |tool: &Tool<'_>| tool.strict == Some(true);
+    let any_strict = tools.iter().any(is_strict);
+    if any_strict && !tools.iter().all(is_strict) {
+        return Err(Error::new(ErrorCode::StrictMixed, path.to_string(), &[]));
+    }
+    if any_strict && has_format {
+        return Err(Error::new(ErrorCode::StrictWithFormat, path.to_string(), &[]));
+    }
+    Ok(())
+}

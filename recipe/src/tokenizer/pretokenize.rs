@@ -1,0 +1,259 @@
+//! Cuts text into pre-tokens, exactly as three `Split` steps of Hugging Face `tokenizers` do for DeepSeek models:
+//!
+//! 1. `\p{N}{1,3}`
+//! 2. `[一-龥\u{3040}-ゟ゠-ヿ]+` (Han and kana)
+//! 3. the main expression, whose six alternatives are the branches of [`PreTokens::main_step`]
+//!
+//! Owns: where a pre-token ends. Must not know: vocabularies, ids, special tokens.
+//! Cost: one pass, no allocation; every character is classified at most three times.
+//!
+//! Each step looks only inside the pieces that the steps before left over, so a number or a Han run is a hard border
+//! for the main expression: it neither matches across one nor looks ahead over one. That folds the three steps into
+//! one: a character on the far side of a border classifies as [`BORDER`], the same as the end of the text. No
+//! alternative looks behind, so a position is all the state there is.
+
+use super::character_classes::{HAN_OR_KANA, LETTER, MARK, NEWLINE, NUMBER, OTHER, PUNCTUATION, SPACE, class_of};
+
+/// Class of whatever lies outside the current piece.
+const BORDER: u8 = 0;
+/// Longest number that `\p{N}{1,3}` takes.
+const NUMBER_LENGTH: usize = 3;
+const WHITE_SPACE: u8 = SPACE | NEWLINE;
+const WORD: u8 = LETTER | MARK;
+
+/// The pre-tokens of one text, in order; joined they are the text.
+pub(super) struct PreTokens<'text> {
+    bytes: &'text [u8],
+    position: usize,
+}
+
+impl<'text> PreTokens<'text> {
+    /// Pre-tokens of `text`.
+    pub(super) fn new(text: &'text str) -> Self {
+        Self { bytes: text.as_bytes(), position: 0 }
+    }
+
+    #[inline]
+    fn byte(&self, position: usize) -> u8 {
+        self.bytes.get(position).copied().unwrap_or(0)
+    }
+
+    /// Class bits and length in bytes of the character at `position`; `(BORDER, 0)` at the end of the text.
+    #[inline]
+    fn raw_class(&self, position: usize) -> (u8, usize) {
+        match self.bytes.get(position) {
+            None => (BORDER, 0),
+            Some(&byte) if byte < 0x80 => (class_of(u32::from(byte)), 1),
+            Some(&byte) => self.wide_class(position, byte),
+        }
+    }
+
+    /// [`Self::raw_class`] beyond ASCII. The bytes come from a `str`, so lead bytes tell the truth.
+    #[inline]
+    fn wide_class(&self, position: usize, lead: u8) -> (u8, usize) {
+        let bits = |offset: usize| u32::from(self.byte(position + offset) & 0x3F);
+        let lead = u32::from(lead);
+        let (code_point, length) = if lead < 0xE0 {
+            ((lead & 0x1F) << 6 | bits(1), 2)
+        } else if lead < 0xF0 {
+            ((lead & 0x0F) << 12 | bits(1) << 6 | bits(2), 3)
+        } else {
+            ((lead & 0x07) << 18 | bits(1) << 12 | bits(2) << 6 | bits(3), 4)
+        };
+        (class_of(code_point), length)
+    }
+
+    /// Class of the character at `position` as the main expression sees it from inside a piece of the given kind.
+    #[inline]
+    fn class<const IN_HAN: bool>(&self, position: usize) -> (u8, usize) {
+        let (class, length) = self.raw_class(position);
+        let outside = if IN_HAN { class & HAN_OR_KANA == 0 } else { class & (NUMBER | HAN_OR_KANA) != 0 };
+        (if outside { BORDER } else { class & !HAN_OR_KANA }, length)
+    }
+
+    /// End of the run of characters in `classes` that starts at `position`.
+    #[inline]
+    fn run<const IN_HAN: bool>(&self, mut position: usize, classes: u8) -> usize {
+        loop {
+            let (class, length) = self.class::<IN_HAN>(position);
+            if class & classes == 0 {
+                return position;
+            }
+            position += length;
+        }
+    }
+
+    /// End of the run of ASCII letters that starts at `position`.
+    #[inline]
+    fn ascii_letters(&self, mut position: usize) -> usize {
+        while self.byte(position).is_ascii_alphabetic() {
+            position += 1;
+        }
+        position
+    }
+
+    /// End of the number that starts at `start`: step 1.
+    fn number_step(&self, start: usize) -> usize {
+        let mut position = start;
+        for _ in 0..NUMBER_LENGTH {
+            let (class, length) = self.raw_class(position);
+            if class & NUMBER == 0 {
+                break;
+            }
+            position += length;
+        }
+        position
+    }
+
+    /// End of what the main expression matches at `start`, or of the gap between matches that begins there.
+    #[inline]
+    fn main_step<const IN_HAN: bool>(&self, start: usize) -> usize {
+        let (class, length) = self.class::<IN_HAN>(start);
+        let next = start + length;
+        match class {
+            LETTER | MARK => self.run::<IN_HAN>(next, WORD),
+            PUNCTUATION => {
+                // [!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+
+                if length == 1 && self.byte(next).is_ascii_alphabetic() {
+                    self.ascii_letters(next + 1)
+                } else {
+                    self.punctuation::<IN_HAN>(next)
+                }
+            }
+            SPACE | NEWLINE => self.white_space::<IN_HAN>(start, class, next),
+            _ => self.other::<IN_HAN>(next),
+        }
+    }
+
+    /// The rest of ` ?[\p{P}\p{S}]+[\r\n]*`.
+    #[inline]
+    fn punctuation<const IN_HAN: bool>(&self, position: usize) -> usize {
+        let position = self.run::<IN_HAN>(position, PUNCTUATION);
+        self.run::<IN_HAN>(position, NEWLINE)
+    }
+
+    /// White space at `start`, whose first character has class `class` and ends at `next`.
+    #[inline]
+    fn white_space<const IN_HAN: bool>(&self, start: usize, class: u8, next: usize) -> usize {
+        if class == SPACE {
+            let (following, length) = self.class::<IN_HAN>(next);
+            if following & WORD != 0 {
+                // [^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+
+                return self.run::<IN_HAN>(next + length, WORD);
+            }
+            if following == PUNCTUATION && self.byte(start) == b' ' {
+                return self.punctuation::<IN_HAN>(next + length);
+            }
+        }
+        let mut last_newline_end = None;
+        let mut last = start;
+        let mut end = start;
+        let border = loop {
+            let (class, length) = self.class::<IN_HAN>(end);
+            if class & WHITE_SPACE == 0 {
+                break class == BORDER;
+            }
+            last = end;
+            end += length;
+            if class == NEWLINE {
+                last_newline_end = Some(end);
+            }
+        };
+        match last_newline_end {
+            // \s*[\r\n]+ gives back what follows the last line break.
+            Some(position) => position,
+            // \s+(?!\S) leaves the last one to the character that follows; alone it falls to \s+.
+            None if !border && last > start => last,
+            None => end,
+        }
+    }
+
+    /// A character of no class, ended before `next`: the optional prefix of a word, or part of a gap that no
+    /// alternative matches and that `Isolated` keeps as one piece.
+    fn other<const IN_HAN: bool>(&self, mut next: usize) -> usize {
+        let (mut class, mut length) = self.class::<IN_HAN>(next);
+        if class & WORD != 0 {
+            return self.run::<IN_HAN>(next + length, WORD);
+        }
+        while class == OTHER {
+            let (following, following_length) = self.class::<IN_HAN>(next + length);
+            if following & WORD != 0 {
+                break;
+            }
+            next += length;
+            (class, length) = (following, following_length);
+        }
+        next
+    }
+}
+
+impl<'text> Iterator for PreTokens<'text> {
+    type Item = &'text [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'text [u8]> {
+        let start = self.position;
+        let (class, length) = self.raw_class(start);
+        if length == 0 {
+            return None;
+        }
+        let end = if class & NUMBER != 0 {
+            self.number_step(start)
+        } else if class & HAN_OR_KANA != 0 {
+            self.main_step::<true>(start)
+        } else {
+            self.main_step::<false>(start)
+        };
+        self.position = end;
+        self.bytes.get(start..end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PreTokens;
+
+    fn split(text: &str) -> Vec<&str> {
+        PreTokens::new(text).filter_map(|piece| std::str::from_utf8(piece).ok()).collect()
+    }
+
+    #[test]
+    fn numbers_are_cut_in_threes_and_are_hard_borders() {
+        assert_eq!(split("x12345 67"), ["x", "123", "45", " ", "67"]);
+        assert_eq!(split("a  1"), ["a", "  ", "1"]);
+    }
+
+    #[test]
+    fn white_space_leaves_its_last_character_to_the_next_word() {
+        assert_eq!(split("a   b"), ["a", "  ", " b"]);
+        assert_eq!(split("a\t\tb"), ["a", "\t", "\tb"]);
+        assert_eq!(split("a  ("), ["a", " ", " ("]);
+        assert_eq!(split("a\t("), ["a", "\t", "("]);
+        assert_eq!(split("a  "), ["a", "  "]);
+    }
+
+    #[test]
+    fn line_breaks_give_back_the_indentation() {
+        assert_eq!(split("a \r\n \n  b"), ["a", " \r\n \n", " ", " b"]);
+        assert_eq!(split("{\r\n\n}"), ["{\r\n\n", "}"]);
+    }
+
+    #[test]
+    fn punctuation_before_ascii_letters_belongs_to_the_word() {
+        assert_eq!(split("it's_é"), ["it", "'s", "_", "é"]);
+        assert_eq!(split("(abcé"), ["(abc", "é"]);
+        assert_eq!(split("((abc"), ["((", "abc"]);
+        assert_eq!(split(" (abc"), [" (", "abc"]);
+    }
+
+    #[test]
+    fn han_and_kana_runs_are_borders_and_split_at_their_own_punctuation() {
+        assert_eq!(split("abc中文 かな・カナ"), ["abc", "中文", " ", "かな", "・", "カナ"]);
+    }
+
+    #[test]
+    fn characters_without_a_class_prefix_a_word_or_stay_together() {
+        assert_eq!(split("\u{1}\u{2}a\u{3}\u{4}"), ["\u{1}", "\u{2}a", "\u{3}\u{4}"]);
+        assert_eq!(split("\u{1}\u{301}"), ["\u{1}\u{301}"]);
+    }
+}

@@ -1,0 +1,195 @@
+//! Golden ids come from Hugging Face `tokenizers` 0.23.3 with the same file.
+
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{LoadError, Piece, Tokenizer, UnknownTokenId};
+
+static V4: LazyLock<Tokenizer> =
+    LazyLock::new(|| match Tokenizer::from_json(include_bytes!("../../data/tokenizer_v4.json")) {
+        Ok(tokenizer) => tokenizer,
+        Err(error) => panic!("{error}"),
+    });
+
+fn plain(tokenizer: &Tokenizer, text: &str) -> Vec<u32> {
+    let mut ids = Vec::new();
+    tokenizer.encode_plain(text, &mut ids);
+    ids
+}
+
+fn special(tokenizer: &Tokenizer, text: &str) -> Vec<u32> {
+    let mut ids = Vec::new();
+    tokenizer.encode_with_special(text, &mut ids);
+    ids
+}
+
+#[test]
+fn plain_text_gives_the_reference_ids() {
+    let golden: [(&str, &[u32]); 8] = [
+        ("Hello, world!", &[19923, 14, 2058, 3]),
+        (
+            "  if x == 10:\n\t\treturn 'it''s'\r\n\r\n",
+            &[223, 855, 1527, 2606, 223, 553, 1137, 200, 5562, 905, 279, 10329, 85, 9, 204, 201, 204, 201],
+        ),
+        (
+            "深度求索（DeepSeek）发布了 V4 模型。",
+            &[17180, 1645, 4568, 1237, 53091, 4374, 1465, 1227, 53961, 721, 22, 223, 8842, 320],
+        ),
+        (
+            "カタカナとひらがな・漢字123456",
+            &[15961, 11767, 15961, 27071, 2495, 40259, 4970, 2936, 2942, 4825, 29069, 2024, 6895, 18009],
+        ),
+        ("e\u{301}cole \u{1680}\u{2003}x  7", &[71, 17793, 33933, 8751, 251, 225, 77469, 90, 262, 25]),
+        (
+            "🇩🇪👩\u{200d}👩\u{200d}👧\u{fe0f}!",
+            &[43754, 105, 43754, 106, 25730, 105, 46088, 25730, 105, 46088, 25730, 103, 10759, 3],
+        ),
+        ("\0\u{1}a\u{e000}", &[191, 192, 67, 97817, 225]),
+        ("<think>ok</think><｜User｜>", &[30, 37947, 32, 633, 1718, 37947, 5451, 28217, 6756, 28217, 32]),
+    ];
+    for (text, ids) in golden {
+        assert_eq!(plain(&V4, text), ids, "{text:?}");
+        assert_eq!(V4.decode(ids).as_deref(), Ok(text.as_bytes()));
+    }
+    assert!(plain(&V4, "").is_empty());
+}
+
+#[test]
+fn added_tokens_are_found_leftmost_first() {
+    let golden: [(&str, &[u32]); 3] = [
+        ("<｜begin▁of▁sentence｜><｜User｜>hi<｜Assistant｜></think>", &[0, 128_803, 6366, 128_804, 128_822]),
+        ("<<think>>x</thin", &[30, 128_821, 117_306, 1718, 117_072]),
+        ("<｜｜DSML｜invoke><dsml:x", &[30, 28217, 128_825, 40148, 5406, 32, 128_840, 90]),
+    ];
+    for (text, ids) in golden {
+        assert_eq!(special(&V4, text), ids, "{text:?}");
+        assert_eq!(V4.decode(ids).as_deref(), Ok(text.as_bytes()));
+    }
+}
+
+#[test]
+fn pieces_tell_text_from_added_tokens() {
+    assert_eq!(V4.piece(19923), Some(Piece::Text(b"Hello")));
+    assert_eq!(V4.piece(0), Some(Piece::Special(0, "<｜begin▁of▁sentence｜>")));
+    assert_eq!(V4.piece(128_803), Some(Piece::Special(128_803, "<｜User｜>")));
+    assert_eq!(V4.piece(129_280), None);
+    assert_eq!(V4.decode(&[3, 129_280, 4]), Err(UnknownTokenId(129_280)));
+    assert_eq!(V4.vocabulary_size(), 129_280);
+    assert_eq!(V4.added_tokens().count(), 1283);
+    assert_eq!(V4.added_tokens().next(), Some((0, "<｜begin▁of▁sentence｜>")));
+    assert_eq!(V4.special_id("</think>"), Some(128_822));
+    assert_eq!(V4.special_id("</think"), None);
+    assert_eq!(V4.special_id("</think>x"), None);
+}
+
+#[test]
+fn every_id_below_the_vocabulary_size_has_a_piece() {
+    assert!((0..129_280).all(|id| V4.piece(id).is_some()));
+}
+
+#[test]
+fn spellings_can_be_changed() -> Result<(), LoadError> {
+    let changed = V4.with_special_spellings(&[(128_799, "<｜System｜>"), (129_264, "<｜deepseek_image｜>")])?;
+    assert_eq!(special(&changed, "<｜System｜>x<｜deepseek_image｜>"), [128_799, 90, 129_264]);
+    assert_eq!(changed.special_id("<｜image2｜>"), None);
+    assert_eq!(V4.special_id("<｜System｜>"), None);
+    assert!(V4.with_special_spellings(&[(5, "<x>")]).is_err());
+    assert!(V4.with_special_spellings(&[(128_799, "<think>")]).is_err());
+    assert!(V4.with_special_spellings(&[(128_799, "")]).is_err());
+    Ok(())
+}
+
+#[test]
+fn a_megabyte_of_one_letter_is_no_special_case() {
+    let text = "a".repeat(1_000_000);
+    let ids = plain(&V4, &text);
+    assert_eq!(V4.decode(&ids), Ok(text.into_bytes()));
+}
+
+/// A file with an entry for each byte, the given further entries and merges.
+fn small(entries: &[&str], merges: Value) -> Value {
+    let Ok(mut file) = serde_json::from_slice::<Value>(include_bytes!("../../data/tokenizer_v4.json")) else {
+        return Value::Null;
+    };
+    let vocabulary = &file["model"]["vocab"];
+    let characters = vocabulary.as_object().into_iter().flatten().map(|(spelling, _)| spelling.as_str());
+    let bytes = characters.filter(|spelling| spelling.chars().count() == 1);
+    let entries = bytes.chain(entries.iter().copied()).zip(0..);
+    let vocabulary: Value = entries.map(|(spelling, id)| (spelling.to_owned(), json!(id))).collect();
+    file["model"]["vocab"] = vocabulary;
+    file["model"]["merges"] = merges;
+    file["added_tokens"] = json!([]);
+    file
+}
+
+fn load(file: &Value) -> Result<Tokenizer, LoadError> {
+    Tokenizer::from_json(file.to_string().as_bytes())
+}
+
+#[test]
+fn an_entry_out_of_reach_of_its_merges_is_not_found() -> Result<(), LoadError> {
+    let mut file = small(&["ab", "bc", "abc"], json!(["b c", ["a", "b"], "ab c"]));
+    let merged = load(&file)?;
+    assert_eq!(plain(&merged, "abc"), [plain(&merged, "a"), plain(&merged, "bc")].concat());
+    assert_eq!(plain(&merged, "bc").len(), 1);
+    file["model"]["ignore_merges"] = json!(true);
+    assert_eq!(plain(&load(&file)?, "abc"), [258]);
+    Ok(())
+}
+
+#[test]
+fn files_with_another_pipeline_are_refused() {
+    let base = small(&["ab"], json!(["a b"]));
+    assert!(load(&base).is_ok());
+    let changes: [(&str, Value, &str); 13] = [
+        ("/truncation", json!({"max_length": 5}), "truncation"),
+        ("/padding", json!({}), "padding"),
+        ("/normalizer", json!({"type": "NFC"}), "normalizer"),
+        ("/pre_tokenizer", Value::Null, "pre_tokenizer"),
+        ("/pre_tokenizer/pretokenizers/0/pattern/Regex", json!("\\p{N}"), "step 0"),
+        ("/pre_tokenizer/pretokenizers/2/behavior", json!("Removed"), "step 2"),
+        ("/pre_tokenizer/pretokenizers/3/use_regex", json!(true), "ByteLevel"),
+        ("/decoder", Value::Null, "decoder"),
+        ("/model/type", json!("Unigram"), "model.type"),
+        ("/model/dropout", json!(0.1), "dropout"),
+        ("/model/merges", json!(["a z"]), "merges[0]"),
+        ("/added_tokens", json!([{"id": 300, "content": "<x>", "lstrip": true}]), "lstrip"),
+        ("/added_tokens", json!([{"id": 300, "content": "ab"}]), "\"ab\""),
+    ];
+    for (path, value, named) in changes {
+        let mut file = base.clone();
+        if let Some(place) = file.pointer_mut(path) {
+            *place = value;
+        }
+        let message = load(&file).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(message.contains(named), "{path}: {message:?}");
+    }
+    assert!(Tokenizer::from_json(b"").is_err());
+    assert!(Tokenizer::from_json(b"[]").is_err());
+    assert!(Tokenizer::from_json(b"{}").is_err());
+}
+
+#[test]
+fn an_added_token_that_text_could_forge_is_refused() {
+    let mut file = small(&["ab"], json!(["a b"]));
+    file["added_tokens"] = json!([{"id": 256, "content": "ab"}]);
+    assert!(load(&file).is_err());
+}
+
+proptest! {
+    #[test]
+    fn decoding_gives_the_text_back(text in "\\PC*|[ -~\\s]*|[\\p{Han}\\p{Kana}0-9 ]*|(?s:.*)") {
+        prop_assert_eq!(V4.decode(&plain(&V4, &text)), Ok(text.clone().into_bytes()));
+        prop_assert_eq!(V4.decode(&special(&V4, &text)), Ok(text.into_bytes()));
+    }
+
+    #[test]
+    fn plain_text_never_becomes_an_added_token(parts in proptest::collection::vec(0_usize..1283, 1..8)) {
+        let text: String = parts.iter().filter_map(|&at| V4.added_tokens().nth(at)).map(|added| added.1).collect();
+        let ids = plain(&V4, &text);
+        prop_assert!(ids.iter().all(|&id| matches!(V4.piece(id), Some(Piece::Text(_)))));
+        prop_assert_eq!(special(&V4, &text).len(), parts.len());
+    }
+}

@@ -1,0 +1,151 @@
+"""The application in this process, with engines that fail or dawdle in ways a real one does rarely."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+import deepseek_recipe as recipe
+from deepinfer.backends.scripted import Script, ScriptedEngine
+from deepinfer.core import Engine, ModelDescription, OutputStream, Request, StepOutput
+from deepinfer.errors import EngineError
+from deepinfer.server.app import build_application
+from deepinfer.server.config import ServerConfig
+from deepinfer.server.services import build_services
+
+CHAT = "/v1/chat/completions"
+MODEL = ModelDescription(name="m", recipe_version="v4.1", vocabulary_size=129280, context_length=4096)
+ANSWER = tuple(recipe.Tokenizer.built_in("v4.1").encode("thought</think>answer", special=True))
+SCHEMA = {"name": "answer", "schema": {"type": "object", "properties": {}}}
+
+
+class FailingEngine(ScriptedEngine):
+    """Replays a script and fails in place of the output numbered `fails_at`."""
+
+    def __init__(self, error: Exception, *, fails_at: int) -> None:
+        super().__init__(lambda request: Script(token_ids=ANSWER), MODEL)
+        self._error = error
+        self._fails_at = fails_at
+
+    def submit(self, request: Request) -> OutputStream:
+        return FailingStream(super().submit(request), self._error, self._fails_at)
+
+
+class FailingStream:
+    """A stream that breaks off."""
+
+    def __init__(self, stream: OutputStream, error: Exception, outputs_left: int) -> None:
+        self._stream = stream
+        self._error = error
+        self._outputs_left = outputs_left
+
+    def __aiter__(self) -> AsyncIterator[StepOutput]:
+        return self
+
+    async def __anext__(self) -> StepOutput:
+        if self._outputs_left == 0:
+            raise self._error
+        self._outputs_left -= 1
+        return await self._stream.__anext__()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+@asynccontextmanager
+async def client_of(engine: Engine, **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
+    await engine.start()
+    application = build_application(build_services(engine, ServerConfig(model_names=("m",), **settings)))
+    transport = httpx.ASGITransport(application)
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        yield client
+
+
+def body(**fields: Any) -> dict[str, Any]:
+    return {"model": "m", "messages": [{"role": "user", "content": "Hello"}], **fields}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (EngineError("the engine broke; restart it", code="engine_failed"), 500, "engine_failed"),
+        (EngineError("the engine is full", code="engine_overloaded"), 503, "engine_overloaded"),
+        (RuntimeError("secret detail"), 500, "internal_error"),
+    ],
+)
+async def test_a_failure_before_the_first_token_has_a_status(
+    error: Exception, status: int, code: str, stream: bool
+) -> None:
+    async with client_of(FailingEngine(error, fails_at=0)) as client:
+        response = await client.post(CHAT, json=body(stream=stream))
+    assert response.status_code == status
+    assert response.json()["error"]["code"] == code
+    assert "secret" not in response.text
+
+
+@pytest.mark.parametrize("error", [EngineError("broke", code="engine_failed"), RuntimeError("secret detail")])
+async def test_a_failure_in_mid_stream_is_an_event(error: Exception) -> None:
+    engine = FailingEngine(error, fails_at=2)
+    async with client_of(engine) as client:
+        response = await client.post(CHAT, json=body(stream=True))
+    assert response.status_code == 200
+    events = [line.removeprefix("data: ") for line in response.text.splitlines() if line.startswith("data: {")]
+    assert json.loads(events[-1])["error"]["message"]
+    assert "secret" not in response.text
+    assert engine.health().running == 0
+
+
+async def test_a_failure_in_the_middle_of_a_plain_answer_has_a_status() -> None:
+    async with client_of(FailingEngine(RuntimeError("secret detail"), fails_at=2)) as client:
+        response = await client.post(CHAT, json=body())
+    assert response.status_code == 500
+    assert "secret" not in response.text
+
+
+async def test_silence_is_filled_with_comments() -> None:
+    engine = ScriptedEngine(
+        lambda request: Script(token_ids=ANSWER, tokens_per_step=len(ANSWER), delay_seconds=0.1), MODEL
+    )
+    async with client_of(engine, keep_alive_seconds=0.01) as client:
+        response = await client.post(CHAT, json=body(stream=True))
+    assert response.text.startswith(":")
+    assert "answer" in response.text and response.text.rstrip().endswith("data: [DONE]")
+
+
+async def test_health_is_a_503_until_the_engine_is_ready() -> None:
+    engine = ScriptedEngine(lambda request: Script(token_ids=ANSWER), MODEL)
+    async with client_of(engine) as client:
+        assert (await client.get("/health")).json()["ready"] is True
+        await engine.stop()
+        stopped = await client.get("/health")
+        assert (stopped.status_code, stopped.json()["ready"]) == (503, False)
+        refused = await client.post(CHAT, json=body())
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "engine_stopped")
+
+
+async def test_metrics_count_requests_and_tokens() -> None:
+    async with client_of(ScriptedEngine(lambda request: Script(token_ids=ANSWER), MODEL)) as client:
+        await client.post(CHAT, json=body())
+        await client.post(CHAT, json=body(max_tokens=-1))
+        await client.get("/nowhere")
+        text = (await client.get("/metrics")).text
+    assert f'deepinfer_requests_total{{route="{CHAT}",status="200"}} 1.0' in text
+    assert f'deepinfer_requests_total{{route="{CHAT}",status="400"}} 1.0' in text
+    assert 'deepinfer_requests_total{route="unmatched",status="404"} 1.0' in text
+    assert f"deepinfer_completion_tokens_total {len(ANSWER)}.0" in text
+    assert "deepinfer_time_to_first_token_seconds_count 1.0" in text
+
+
+async def test_what_the_engine_cannot_honour_is_refused() -> None:
+    content = [{"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}]
+    async with client_of(ScriptedEngine(lambda request: Script(token_ids=ANSWER), MODEL)) as client:
+        image = await client.post(CHAT, json=body(messages=[{"role": "user", "content": content}]))
+        schema = await client.post(CHAT, json=body(response_format={"type": "json_schema", "json_schema": SCHEMA}))
+    assert (image.status_code, image.json()["error"]["code"]) == (400, "images_not_supported")
+    assert (schema.status_code, schema.json()["error"]["code"]) == (400, "constraint_not_supported")

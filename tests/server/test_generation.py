@@ -1,0 +1,111 @@
+"""Generations: merging, bounds, and that nothing outlives its block."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from deepinfer.backends.scripted import Script, ScriptedEngine
+from deepinfer.core import FinishReason, ModelDescription, Request, SamplingParams
+from deepinfer.errors import EngineError
+from deepinfer.server.generation import Generation, LiveGenerations
+
+MODEL = ModelDescription(name="m", recipe_version="v4.1", vocabulary_size=1_000_000, context_length=1_000_000)
+LONG = 100_000
+
+
+async def engine_with(script: Script) -> ScriptedEngine:
+    engine = ScriptedEngine(lambda request: script, MODEL)
+    await engine.start()
+    return engine
+
+
+def requests(count: int = 1, *, max_tokens: int = LONG) -> list[Request]:
+    sampling = SamplingParams(max_tokens=max_tokens)
+    return [Request(request_id=f"r/{number}", token_ids=[1], sampling=sampling) for number in range(count)]
+
+
+async def read_to_end(generation: Generation, choices: int) -> dict[int, list[int]]:
+    token_ids: dict[int, list[int]] = {choice: [] for choice in range(choices)}
+    left = choices
+    while left:
+        for choice, output in await generation.next_outputs(wait_seconds=30):
+            token_ids[choice] += output.token_ids
+            left -= output.finish_reason is not None
+    return token_ids
+
+
+async def test_outputs_of_every_choice_come_whole_and_in_order() -> None:
+    engine = await engine_with(Script(token_ids=tuple(range(100)), tokens_per_step=7))
+    async with Generation(engine, requests(3)) as generation:
+        assert await read_to_end(generation, 3) == {choice: list(range(100)) for choice in range(3)}
+    assert engine.health().running == 0
+
+
+async def test_leaving_early_frees_the_engine() -> None:
+    engine = await engine_with(Script(token_ids=(7,) * LONG))
+    async with Generation(engine, requests(2)) as generation:
+        assert await generation.next_outputs(wait_seconds=30)
+        assert engine.health().running == 2
+    assert engine.health().running == 0
+
+
+async def test_a_reader_that_pauses_stops_the_engine_after_few_outputs() -> None:
+    engine = await engine_with(Script(token_ids=tuple(range(LONG))))
+    async with Generation(engine, requests()) as generation:
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        waiting = await generation.next_outputs(wait_seconds=30)
+    assert 1 < len(waiting) < 50
+
+
+async def test_what_waits_for_a_slow_reader_comes_at_once() -> None:
+    engine = await engine_with(Script(token_ids=(1, 2, 3)))
+    async with Generation(engine, requests()) as generation:
+        for _ in range(100):
+            await asyncio.sleep(0)
+        outputs = await generation.next_outputs(wait_seconds=30)
+    assert [output.token_ids for _, output in outputs] == [(1,), (2,), (3,)]
+
+
+async def test_silence_returns_nothing_and_loses_nothing() -> None:
+    engine = await engine_with(Script(token_ids=(1, 2), tokens_per_step=2, delay_seconds=0.05))
+    async with Generation(engine, requests()) as generation:
+        silences = 0
+        while not (outputs := await generation.next_outputs(wait_seconds=0.001)):
+            silences += 1
+    assert silences > 0
+    assert outputs[0][1].token_ids == (1, 2)
+
+
+async def test_abort_from_outside_ends_the_outputs() -> None:
+    engine = await engine_with(Script(token_ids=(7,) * LONG, delay_seconds=0.01))
+    live = LiveGenerations()
+    async with Generation(engine, requests()) as generation:
+        with live.tracking(generation):
+            assert live.abort_all() == 1
+            (_, last), *_ = await generation.next_outputs(wait_seconds=30)
+    assert last.finish_reason is FinishReason.ABORT
+    assert live.abort_all() == 0
+
+
+async def test_nothing_begins_after_all_were_told_to_end() -> None:
+    engine = await engine_with(Script(token_ids=(7,)))
+    live = LiveGenerations()
+    live.abort_all()
+    with pytest.raises(EngineError, match="shutting down"):
+        async with Generation(engine, requests()) as generation:
+            with live.tracking(generation):
+                raise AssertionError("must not get here")
+    assert engine.health().running == 0
+
+
+async def test_a_request_that_cannot_run_takes_none_of_its_siblings_along() -> None:
+    engine = await engine_with(Script(token_ids=(7,) * LONG))
+    good = requests()
+    bad = Request(request_id="bad", token_ids=[], sampling=SamplingParams(max_tokens=1))
+    with pytest.raises(EngineError, match="empty"):
+        async with Generation(engine, [*good, bad]):
+            raise AssertionError("must not get here")
+    assert engine.health().running == 0
