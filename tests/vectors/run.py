@@ -18,10 +18,11 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
+import decode_rows  # noqa: E402
 import encode_rows  # noqa: E402
 
 Row = dict[str, Any]
-RUNNERS = {"encode": encode_rows.check}
+RUNNERS = {"decode": decode_rows.check, "encode": encode_rows.check}
 
 
 def rows(path: Path) -> Iterator[Row]:
