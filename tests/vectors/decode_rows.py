@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 import deepseek_recipe as recipe
-from folds import BrokenStream, fold, frames, masked
+
+from tests.vectors.folds import BrokenStream, fold, frames, masked
 
 Row = dict[str, Any]
 

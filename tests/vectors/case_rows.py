@@ -1,0 +1,37 @@
+"""Judges one case: a field report turned into a small input with the right answer.
+
+A case whose input or expectation has a key that is not known here fails, so that nothing is passed over in silence.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.vectors import case_decode, case_encode
+
+Row = dict[str, Any]
+
+KINDS = ("encode", "decode")
+INPUTS = {
+    "encode": {"api", "request", "raw_body", "request_pair", "model", "thinking", "system"},
+    "decode": {
+        *("api", "model", "thinking", "tools", "custom_tools", "tool_choice", "stop", "finish", "chunks"),
+        *("output", "token_pieces", "token_bytes_hex"),
+    },
+}
+FINDINGS = {"encode": case_encode.findings, "decode": case_decode.findings}
+COMPARISONS = {"encode": case_encode.COMPARISONS, "decode": case_decode.COMPARISONS}
+
+
+def check(row: Row, deviation: Row | None = None) -> str | None:
+    """What a case's answer got wrong first, or None. Cases have no deviations: their answers are what is right."""
+    kind, expected = row["kind"], row["expect"]["value"] or {}
+    comparisons = COMPARISONS[kind]
+    unknown = set(row["input"]) - INPUTS[kind] | set(row["expect"]) - {"text", "value"} | set(expected) - set(comparisons)
+    if unknown:
+        return f"has keys that nothing judges: {', '.join(sorted(unknown))}"
+    try:
+        found = FINDINGS[kind](row["input"])
+        return next((wrong for key, value in expected.items() if (wrong := comparisons[key](found, value))), None)
+    except case_decode.Fault as fault:
+        return str(fault)
