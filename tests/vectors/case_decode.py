@@ -10,8 +10,9 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from tests.vectors.case_output import Answer, Decoding, Piece, decoding, pieces
-from tests.vectors.folds import BrokenStream
+from tests.vectors.case_encode import listed
+from tests.vectors.case_output import Answer, Decoding, Piece, decoding, ids_of, pieces
+from tests.vectors.folds import BrokenStreamError
 
 Input = dict[str, Any]
 
@@ -22,23 +23,23 @@ CONTROL = (
 )
 
 
-class Fault(Exception):
+class FaultError(Exception):
     """What a case's answer got wrong."""
 
 
 def findings(given: Input) -> Answer:
-    """Decodes what a case gives, in the case's own chunks; raises `Fault` where a law is broken."""
+    """Decodes what a case gives, in the case's own chunks; raises `FaultError` where a law is broken."""
     case = decoding(given)
     output = pieces(given)
     own = answer_of(case, given_chunks(given, output))
     for name, chunks in cuts(output):
         other = answer_of(case, chunks)
         if other.visible != own.visible:
-            raise Fault(f"{name} gives another answer: {other.visible!r} instead of {own.visible!r}")
+            raise FaultError(f"{name} gives another answer: {other.visible!r} instead of {own.visible!r}")
     if isinstance(output, str):
         ids = case.tokenizer.encode(output, special=True)
         if case.tokenizer.decode(ids) == output and (by_ids := answer_of(case, [ids])).visible != own.visible:
-            raise Fault(f"ids give another answer: {by_ids.visible!r} instead of {own.visible!r}")
+            raise FaultError(f"ids give another answer: {by_ids.visible!r} instead of {own.visible!r}")
     check_laws(own, given)
     return own
 
@@ -50,16 +51,17 @@ def given_chunks(given: Input, output: Piece) -> Sequence[Piece]:
             return [output]
         case "one token per push":
             return sized(output, 1)
-        case list() as chunks if isinstance(output, str):
-            if "".join(chunks) != output:
-                raise Fault("the chunks are not the output")
+        case list() as listed_chunks if "token_bytes_hex" not in given:
+            chunks = listed_chunks if isinstance(output, str) else [ids_of(given, chunk) for chunk in listed_chunks]
+            if [part for chunk in chunks for part in chunk] != list(output):
+                raise FaultError("the chunks are not the output")
             return chunks
         case chunks:
-            raise Fault(f"chunks that nothing judges: {chunks!r}")
+            raise FaultError(f"chunks that nothing judges: {chunks!r}")
 
 
 def cuts(output: Piece) -> Iterator[tuple[str, Sequence[Piece]]]:
-    """Every cut in two, and cuts in equal parts. A text of many thousand characters is cut in two at some places only."""
+    """Every cut in two, and cuts in equal parts. A very long output is cut in two at some places only."""
     step = max(1, len(output) // 2000)
     for place in range(0, len(output) + 1, step):
         yield f"the cut at {place}", [output[:place], output[place:]]
@@ -76,25 +78,25 @@ def answer_of(case: Decoding, chunks: Sequence[Piece]) -> Answer:
     """The answer that some chunks give."""
     try:
         return case.answer(chunks)
-    except BrokenStream as fault:
-        raise Fault(f"breaks its protocol: {fault}") from None
+    except BrokenStreamError as fault:
+        raise FaultError(f"breaks its protocol: {fault}") from None
 
 
 def check_laws(answer: Answer, given: Input) -> None:
     """The laws that do not depend on cuts."""
     if answer.streamed != answer.whole:
-        raise Fault(f"the stream gives {answer.streamed!r}, the response {answer.whole!r}")
+        raise FaultError(f"the stream gives {answer.streamed!r}, the response {answer.whole!r}")
     for name, arguments, is_complete in answer.calls:
         try:
             value = json.loads(arguments)
         except ValueError:
             value = None
         if is_complete and not isinstance(value, dict):
-            raise Fault(f"the arguments of {name!r} are no JSON object: {arguments!r}")
+            raise FaultError(f"the arguments of {name!r} are no JSON object: {arguments!r}")
     shown = answer.reasoning + answer.content
     for token in CONTROL:
         if token in shown + "".join(arguments for _, arguments, _ in answer.calls):
-            raise Fault(f"{token} is visible")
+            raise FaultError(f"{token} is visible")
     if "output" in given:
         check_markup(answer, shown, given["output"])
 
@@ -105,20 +107,15 @@ def check_markup(answer: Answer, shown: str, output: str) -> None:
         opener = f'invoke name="{name}"'
         made = sum(called == name for called, _, _ in answer.calls)
         if shown.count(opener) + made > output.count(opener):
-            raise Fault(f"markup of a call of {name!r} is visible: {shown!r}")
+            raise FaultError(f"markup of a call of {name!r} is visible: {shown!r}")
     if answer.calls and "</｜DSML｜" in shown and "<｜DSML｜" not in shown:
-        raise Fault(f"an end tag of a call is visible: {shown!r}")
+        raise FaultError(f"an end tag of a call is visible: {shown!r}")
 
 
 def unequal(found: Any, value: Any) -> str | None:
     """That a finding is not what it should be. Numbers compare by value, and are not taken for booleans."""
     same = json.dumps(found, sort_keys=True) == json.dumps(value, sort_keys=True)
     return None if same else f"expected {value!r}, found {found!r}"
-
-
-def listed(value: str | list[str]) -> list[str]:
-    """A text or some texts as a list."""
-    return [value] if isinstance(value, str) else value
 
 
 def lacks(found: str, value: str | list[str]) -> str | None:

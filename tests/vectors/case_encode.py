@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import deepseek_recipe as recipe
-
 from tests.vectors.encode_rows import MODELS, PROTOCOLS, TOKENIZER
 
 Input = dict[str, Any]
@@ -22,6 +21,7 @@ class Findings:
 
     status: int
     requests: list[recipe.Encoded]
+    refusal: str = ""
 
     @property
     def prompt(self) -> str:
@@ -37,7 +37,7 @@ class Findings:
 def findings(given: Input) -> Findings:
     """Encodes what a case gives."""
     if "request_pair" in given:
-        shared = {key: given[key] for key in ("model", "thinking", "system") if key in given}
+        shared: Input = {key: given[key] for key in ("model", "thinking", "system") if key in given}
         if given["api"] == "messages":
             shared["max_tokens"] = 99
         elif "system" in shared:
@@ -52,7 +52,7 @@ def encoded(api: str, bodies: list[Any]) -> Findings:
     try:
         requests = [recipe.encode(body, PROTOCOLS[api], options=OPTIONS) for body in bodies]
     except recipe.RequestError as error:
-        return Findings(error.status_code, [])
+        return Findings(error.status_code, [], str(error))
     return Findings(200, requests)
 
 
@@ -63,17 +63,25 @@ def unequal(found: Any, value: Any) -> str | None:
 
 def status(found: Findings, value: int) -> str | None:
     """200 is any acceptance; which refusal it is, is the codec's own business."""
-    return unequal(found.status // 100, value // 100)
+    same = found.status // 100 == value // 100
+    return None if same else f"expected {value}, found {found.status}: {found.refusal or 'accepted'}"
 
 
-def contains(found: Findings, value: list[str]) -> str | None:
+def listed(value: str | list[str]) -> list[str]:
+    """A text or some texts as a list."""
+    return [value] if isinstance(value, str) else value
+
+
+def contains(found: Findings, value: str | list[str]) -> str | None:
     """That the prompt lacks one of some texts."""
-    return next((f"the prompt lacks {text!r}: {found.prompt!r}" for text in value if text not in found.prompt), None)
+    return next(
+        (f"the prompt lacks {text!r}: {found.prompt!r}" for text in listed(value) if text not in found.prompt), None
+    )
 
 
-def contains_not(found: Findings, value: list[str]) -> str | None:
+def contains_not(found: Findings, value: str | list[str]) -> str | None:
     """That the prompt has one of some texts."""
-    return next((f"the prompt has {text!r}: {found.prompt!r}" for text in value if text in found.prompt), None)
+    return next((f"the prompt has {text!r}: {found.prompt!r}" for text in listed(value) if text in found.prompt), None)
 
 
 def control_ids(found: Findings, value: list[int]) -> str | None:
@@ -85,7 +93,7 @@ def control_ids(found: Findings, value: list[int]) -> str | None:
 def prefix_property(found: Findings, value: bool) -> str | None:
     """Whether the first prompt, without the opening of the answer, begins the second."""
     if len(found.requests) != 2:
-        return f"was refused with {found.status}"
+        return f"was refused: {found.refusal}"
     first, second = (request.token_ids.tolist() for request in found.requests)
     tokenizer = recipe.Tokenizer.built_in(found.requests[0].model_version)
     opening = [tokenizer.special_id(text) for text in ("<think>", "</think>", "<｜Assistant｜>")]

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import deepseek_recipe as recipe
-
 from tests.vectors.encode_rows import MODELS, PROTOCOLS, TOKENIZER
 from tests.vectors.folds import fold, frames, masked
 
@@ -59,7 +58,7 @@ class Decoding:
         for chunk in chunks:
             sent += decoder.push_text(chunk) if isinstance(chunk, str) else decoder.push(chunk)
             events += decoder.events()
-        sent += decoder.finish(self.finish)  # type: ignore[arg-type]
+        sent += decoder.finish(self.finish)
         events += decoder.events()
         return seen(self.api, events, fold(self.api, frames(sent)), masked(json.loads(decoder.response())))
 
@@ -144,12 +143,15 @@ def pieces(given: Input) -> Piece:
         return text
     if "token_bytes_hex" in given:
         return [256 + place for place in range(len(given["token_bytes_hex"]))]
+    return [id for piece in given["token_pieces"] for id in ids_of(given, piece)]
+
+
+def ids_of(given: Input, piece: str) -> list[int]:
+    """The ids of one piece of a case's output."""
     version = MODELS[given.get("model", "DeepSeek-V4-Pro")]
-    tokenizer = recipe.Tokenizer.built_in(version)
-    ids: list[int] = []
-    for piece in given["token_pieces"]:
-        ids += [recipe.eos_token_id(version)] if piece == EOS else tokenizer.encode(piece, special=True)
-    return ids
+    if piece == EOS:
+        return [recipe.eos_token_id(version)]
+    return recipe.Tokenizer.built_in(version).encode(piece, special=True)
 
 
 @functools.cache
@@ -159,7 +161,7 @@ def byte_tokenizer(tokens: tuple[str, ...]) -> recipe.Tokenizer:
     # The usual alphabet of byte-level vocabularies: printable bytes stand for themselves, the others for later letters.
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     letters = {byte: chr(byte) for byte in printable}
-    letters |= {byte: chr(256 + place) for place, byte in enumerate(set(range(256)) - set(printable))}
+    letters |= {byte: chr(256 + place) for place, byte in enumerate(sorted(set(range(256)) - set(printable)))}
     vocabulary = {letters[byte]: byte for byte in range(256)}
     for place, token in enumerate(tokens):
         spelling = "".join(letters[byte] for byte in bytes.fromhex(token))

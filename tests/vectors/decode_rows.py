@@ -6,8 +6,7 @@ import json
 from typing import Any
 
 import deepseek_recipe as recipe
-
-from tests.vectors.folds import BrokenStream, fold, frames, masked
+from tests.vectors.folds import BrokenStreamError, fold, frames, masked
 
 Row = dict[str, Any]
 
@@ -20,7 +19,7 @@ def check(row: Row, deviation: Row | None) -> str | None:
     expected = of_file(row)
     try:
         found = replayed(row)
-    except BrokenStream as fault:
+    except BrokenStreamError as fault:
         return f"breaks its protocol: {fault}"
     if deviation is not None:
         if expected == found:

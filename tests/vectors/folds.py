@@ -1,7 +1,7 @@
 """Folds a stream to what a client can see of it, whatever the cuts: one function for each protocol.
 
 A stream is a list of pairs, the event's name and its data. A stream that breaks the protocol's own order (a delta for a
-block that is not open, a gap in the numbers) raises `BrokenStream`.
+block that is not open, a gap in the numbers) raises `BrokenStreamError`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ CALL_ID = re.compile(r"(call_\d{2,}_(?:ET_)?)[0-9A-Za-z]{24}")
 TIMES = ("created", "created_at", "completed_at")
 
 
-class BrokenStream(Exception):
+class BrokenStreamError(Exception):
     """A stream that no client could follow."""
 
 
 def require(condition: bool, fault: str) -> None:
-    """Raises `BrokenStream` unless the condition holds."""
+    """Raises `BrokenStreamError` unless the condition holds."""
     if not condition:
-        raise BrokenStream(fault)
+        raise BrokenStreamError(fault)
 
 
 def frames(sent: bytes) -> list[Frame]:
@@ -74,7 +74,11 @@ def fold_chat(stream: Iterable[Frame]) -> Json:
             for kind, entries in (choice["logprobs"] or {}).items():
                 folded["logprobs"].setdefault(kind, []).extend(entries or [])
     require(all(head == heads[0] for head in heads), "chunks of different answers")
-    return {"head": heads[0] if heads else None, "choices": [choices[index] for index in sorted(choices)], "usage": usage}
+    return {
+        "head": heads[0] if heads else None,
+        "choices": [choices[index] for index in sorted(choices)],
+        "usage": usage,
+    }
 
 
 def add_chat_delta(folded: Json, delta: Json) -> None:
