@@ -81,7 +81,8 @@ def contains(found: Findings, value: str | list[str]) -> str | None:
 
 def contains_not(found: Findings, value: str | list[str]) -> str | None:
     """That the prompt has one of some texts."""
-    return next((f"the prompt has {text!r}: {found.prompt!r}" for text in listed(value) if text in found.prompt), None)
+    present = [text for text in listed(value) if text in found.prompt]
+    return f"the prompt has {present!r}: {found.prompt!r}" if present else None
 
 
 def control_ids(found: Findings, value: list[int]) -> str | None:
