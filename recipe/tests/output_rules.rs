@@ -202,6 +202,8 @@ fn closing() {
     ] {
         check(&options(), &[(&format!("{open}{rest}"), &format!(" |  | {expected} | tool_calls"))]);
     }
+    let remainder = "y</§parameter>\n<§parameter name=\"b\" string=\"true\">z</§parameter>\n</§invoke>";
+    check(&options(), &[(&format!("{open}</§tool_calls>{remainder}"), " | yz | f{\"a\": \"x\"} | tool_calls")]);
     check(&options(), &[(&format!("{open}</§tool_calls>after"), " | after | f{\"a\": \"x\"} | tool_calls")]);
 }
 
@@ -253,6 +255,10 @@ fn around_blocks() {
                 "use <§invoke name=\"f\"> so\n<§invoke name=\"f\">\n</§invoke>",
                 " | use <§invoke name=\"f\"> so | f{} | tool_calls",
             ),
+            ("a<\n<§ b\n\n", " | a<\n<§ b\n\n |  | stop"),
+            ("<§tool_calls> a</think>b", " | <§tool_calls> ab |  | stop"),
+            ("<§tool_calls>\n<§invoke name=\"f\">\n</§invoke>\n</§functions>\nb <", " | \nb < | f{} | tool_calls"),
+            ("<§tool_calls>\n<§invoke name=\"f\">\n</§invoke>\nb <", " | \nb < | f{} | tool_calls"),
             ("<|DSML|tool_calls>", " | <|DSML|tool_calls> |  | stop"),
         ],
     );
@@ -330,6 +336,7 @@ fn stop_sequences() {
         (&["\n"], "a\n<§tool_calls>", " | a |  | Stop at \"\\n\""),
         (&["<｜"], "a<§tool_calls>", " | a |  | Stop at \"<｜\""),
         (&["foo"], "a <§foo>\nfoo", " | a <§ |  | Stop at \"foo\""),
+        (&["\n<"], "<§x\n<§invoke name=\"f\"></§invoke>", " | <§x |  | Stop at \"\\n<\""),
         (&["> <"], "a <§b> <§tool_calls>", " | a <§b |  | Stop at \"> <\""),
         (&["", "x"], "ax", " | a |  | Stop at \"x\""),
         (&["end"], "<§invoke name=\"f\">\nen</§invoke>d", " | end |  | stop"),
@@ -338,6 +345,8 @@ fn stop_sequences() {
     }
     let call = block(&invoke("f", &parameter("a", "true", "STOP")));
     check(&with_stops(&["STOP"]), &[(&format!("{call}aSTOPb"), " | a | f{\"a\": \"STOP\"} | ToolCalls at \"STOP\"")]);
+    let folded = read(&with_stops(&["STOP"]), &format!("ST{call}OP"), BackendFinish::Stop);
+    assert_eq!((folded.content.as_str(), folded.order.as_str()), ("STOP", "tct"));
     let reasoning = ParsingOptions { initial_stage: InitialStage::ReasoningStart, ..with_stops(&["STOP"]) };
     check(&reasoning, &[("aSTOPb</think>cSTOPd", "aSTOPb | c |  | Stop at \"STOP\"")]);
     let sixteen: Vec<String> = (0..16).map(|index| format!("{}{index:x}!", "ab".repeat(index))).collect();
@@ -353,6 +362,7 @@ fn cut_output() {
         (Length, "Hi\n\n<§to", " | Hi |  | length"),
         (ContentFilter, "Hi\n\n<§tool_calls>", " | Hi |  | content_filter"),
         (Unknown, "Hi\n\n<§tool_calls>\n<§i", " | Hi\n\n<§tool_calls>\n<§i |  | stop"),
+        (Stop, "Hi\n\n<§tool_calls>\n", " | Hi\n\n<§tool_calls>\n |  | stop"),
         (Stop, "Hi\n\n<§tool_calls>\n<§invoke nam", " | Hi\n\n<§tool_calls>\n<§invoke nam |  | stop"),
         (Length, "Hi <§is spec", " | Hi <§is spec |  | length"),
         (Length, "Hi\n\n<", " | Hi\n\n< |  | length"),
@@ -435,4 +445,42 @@ fn text_is_not_delayed_by_what_follows_it() {
         parser.push_text(piece, 1, &mut events);
         assert!(matches!(&events[..], [recipe::event::Event::Text(delta)] if delta.text == shown), "{events:?}");
     }
+}
+
+/// Reads a long output whole and in two pieces, cut at a few places.
+fn read_long(options: &ParsingOptions, output: &str) -> output_support::Folded {
+    let output = spelled(output);
+    let whole = output_support::read_pieces(options, [output.as_str()], BackendFinish::Stop);
+    for place in [100, 1 << 16, 1 << 17, (1 << 17) + 1, 1 << 20, (1 << 20) + 40, output.len() - 60] {
+        let Some(place) = (place..output.len()).find(|&place| output.is_char_boundary(place)) else { continue };
+        let halves = output_support::read_pieces(options, [&output[..place], &output[place..]], BackendFinish::Stop);
+        assert!(whole == halves, "split at {place}");
+    }
+    whole
+}
+
+#[test]
+fn what_is_held_is_bounded() {
+    let long = "1234567 ".repeat((1 << 17) + 9);
+    let call = |string: &str| block(&invoke("f", &parameter("a", string, &long)));
+    let arguments = format!("{{\"a\": \"{long}\"}}");
+    assert_eq!(read_long(&options(), &call("false")).calls[0].arguments, arguments, "a value that is not JSON");
+    let number = format!("[{}0]", "1,".repeat(1 << 19));
+    let folded = read_long(&options(), &block(&invoke("f", &parameter("a", "false", &number))));
+    assert_eq!(folded.calls[0].arguments, format!("{{\"a\": \"{number}\"}}"), "JSON past the limit");
+    let mention = format!("<§tool_calls> {long}");
+    assert_eq!(shortened(&read_long(&options(), &mention).content), mention);
+    let (mut parser, mut events) = (recipe::output::OutputParser::new(options()), Vec::new());
+    parser.push_text(&spelled(&mention), 1, &mut events);
+    assert!(!events.is_empty(), "text past the limit is not held");
+    let folded = read_long(&options(), &format!("```\n{}\n```\n", call("true")));
+    assert_eq!(folded.calls[0].arguments, arguments, "a fenced block past the limit");
+    let folded = read_long(&thinking(), &format!("a\n{}", call("true")));
+    assert_eq!((folded.reasoning.as_str(), folded.calls[0].arguments == arguments), ("a", true));
+    let folded = read_long(&options(), &block(&invoke("f", &format!("{{\"a\": \"{long}\"}}"))));
+    assert_eq!((folded.calls[0].arguments.as_str(), folded.content.len()), ("{}", 1 << 20), "an object past the limit");
+    let json = ParsingOptions { parse_json_output: true, ..options() };
+    assert_eq!(read_long(&json, &format!("{long}{{}}")).content, format!("{long}{{}}"), "prose past the limit");
+    let tag = format!("<§invoke name=\"{long}\">");
+    assert_eq!(shortened(&read_long(&options(), &tag).content), tag);
 }

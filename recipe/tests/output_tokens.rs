@@ -71,6 +71,7 @@ fn control_tokens_are_never_shown_and_visible_ones_are() {
     let folded = finish(&list, &options());
     assert_eq!(folded.content, "a<｜ref｜>｜DSML｜b");
     assert_eq!(folded.logprobs, [0, 4, 5, 6]);
+    assert_eq!(finish(&[list[4].clone(), bytes("\nx")], &options()).content, "<｜ref｜>\nx");
     let stop = ParsingOptions { stop_sequences: vec!["ref".to_owned(), "</think>".to_owned()], ..options() };
     assert_eq!(finish(&list, &stop).content, "a<｜ref｜>｜DSML｜b", "added tokens take no part in stop sequences");
 }

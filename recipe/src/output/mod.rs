@@ -1,8 +1,8 @@
 //! Model output → events: one parser for every way the tokens may arrive.
 //!
-//! Owns [`OutputParser`]: bytes become characters (`utf8`), characters become text and marks (`lexer`), and these become
+//! Owns [`OutputParser`]: bytes become characters, characters become text and marks (`lexer`), and these become
 //! steps of the answer (`machine`), which leave as [`Event`](crate::event::Event)s at the end of each push. Knows no
-//! protocol and no tokenizer.
+//! protocol and no vocabulary.
 //!
 //! The result does not depend on how the output was cut. Text leaves as soon as it is decided. Cost is constant and
 //! amortised per byte and token; what is held is bounded: a few bytes of a mark or stop sequence, a counter of newlines,
@@ -27,7 +27,6 @@ mod stop;
 mod tag;
 mod thinking;
 mod tokens;
-mod utf8;
 mod values;
 
 pub use options::{InitialStage, ParsingOptions, QuotedCalls};

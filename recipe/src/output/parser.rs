@@ -9,10 +9,10 @@ use super::options::ParsingOptions;
 use super::run::Run;
 use super::sink::Step;
 use super::tokens::Tokens;
-use super::utf8::Utf8Hold;
 
 use crate::event::{BackendFinish, Delta, Event, TokenCounts, TokenLogprob};
 use crate::special::Spellings;
+use crate::tokenizer::Utf8Hold;
 
 /// A token of the output, as far as the parser cares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,12 +93,12 @@ impl OutputParser {
         let start = self.entered();
         match piece {
             OutputPiece::Bytes(bytes) => {
-                let mut characters = Vec::new();
+                let mut characters = String::new();
                 self.hold.push(bytes, &mut characters);
                 let end = start + characters.len() as u64;
                 let end = if bytes.is_empty() { start } else { end.max(start + 1) };
                 self.add_token(start, end, id, logprob);
-                self.feed(&characters, Class::Ordinary);
+                self.feed(characters.as_bytes(), Class::Ordinary);
             }
             OutputPiece::Special(special, spelling) => {
                 self.flush_hold();
@@ -167,9 +167,9 @@ impl OutputParser {
 
     /// A character that was begun will not be completed.
     fn flush_hold(&mut self) {
-        let mut characters = Vec::new();
+        let mut characters = String::new();
         self.hold.flush(&mut characters);
-        self.feed(&characters, Class::Ordinary);
+        self.feed(characters.as_bytes(), Class::Ordinary);
     }
 
     fn special(&mut self, special: OutputSpecial, spelling: &str) {

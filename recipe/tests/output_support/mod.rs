@@ -73,7 +73,6 @@ pub fn fold(events: &[Event], counts: TokenCounts) -> Folded {
                 folded.finish = Some((finish.reason, finish.stop_sequence.clone()));
                 continue;
             }
-            other => panic!("an unknown event: {other:?}"),
         };
         if part == 'c' || !folded.order.ends_with(part) {
             folded.order.push(part);
