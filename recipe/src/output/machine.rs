@@ -15,7 +15,7 @@ use super::options::{InitialStage, ParsingOptions, QuotedCalls};
 use super::prose::Prose;
 use super::region::Region;
 use super::run::Run;
-use super::sink::{Step, text_run};
+use super::sink::{Step, append_text};
 use super::stop::StopGate;
 use super::tag::{Progress, Tag};
 use super::values::{Object, Value};
@@ -195,7 +195,12 @@ impl Machine {
             self.fence.interrupt();
             let at = self.cursor;
             self.cursor += spelling.len() as u64;
-            text_run(&mut self.steps).push(spelling, at);
+            let mut shown = Run::default();
+            match &mut self.json {
+                Some(json) => json.push(spelling, at, &mut shown),
+                None => shown.push(spelling, at),
+            }
+            append_text(&mut self.steps, shown);
         } else {
             self.text(spelling);
         }
