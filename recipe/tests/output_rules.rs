@@ -296,6 +296,8 @@ fn calls_in_reasoning() {
         &[
             (&format!("Look.\n\n{call}"), "Look. |  | f{\"a\": \"x\"} | tool_calls"),
             (&format!("Look.\n{call}\n</think>\nanswer"), "Look. | \n\nanswer | f{\"a\": \"x\"} | tool_calls"),
+            (&format!("Look.\n{call}\n</think>\n\n"), "Look. |  | f{\"a\": \"x\"} | tool_calls"),
+            (&format!("{call}\n</think>\n{call}"), " |  | f{\"a\": \"x\"} f{\"a\": \"x\"} | tool_calls"),
             ("Token <§ is special.</think>Yes.", "Token <§ is special. | Yes. |  | stop"),
             ("a <§tool_calls>\n<§invoke name=\"f\">\n</think>b", "a <§tool_calls>\n<§invoke name=\"f\"> | b |  | stop"),
             (
