@@ -173,3 +173,11 @@ fn visible_tokens_keep_their_place_in_a_json_value() {
     let folded = finish(&list, &options);
     assert_eq!(folded.content, "\n<｜ref｜>1}");
 }
+
+#[test]
+fn ordinary_tokens_do_not_begin_the_end_of_thinking() {
+    // As text, `<` might have begun the mark, and the newline that shows it did not is kept.
+    let end = special(OutputSpecial::ThinkingEnd, "</think>");
+    assert_eq!(finish(&[bytes("a<\n"), end], &thinking()).reasoning, "a<");
+    assert_eq!(read_pieces(&thinking(), ["a<\n</think>"], BackendFinish::Stop).reasoning, "a<\n");
+}
