@@ -16,7 +16,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 RULES = (DOCS / "dsml.md").read_text(encoding="utf-8")
 OUTPUTS = re.findall(r"^(```+)dsml *(.*?)\n(.*?)\n\1\n\n```text\n(.*?)^```$", RULES, re.MULTILINE | re.DOTALL)
 PROGRAM = re.compile(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PROGRAMS = [DOCS / "events.md", *sorted((DOCS / "protocols").glob("*.md"))]
+PROGRAMS = [DOCS / "dsml.md", DOCS / "events.md", *sorted((DOCS / "protocols").glob("*.md"))]
 
 
 def printed(program: str) -> str:
@@ -42,8 +42,6 @@ def test_an_output_is_read_as_shown(
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
 def test_a_program_prints_what_is_shown(path: Path) -> None:
     examples = PROGRAM.findall(path.read_text(encoding="utf-8"))
-        r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", path.read_text(encoding="utf-8"), re.M | re.S
-    )
     assert examples
     for program, shown in examples:
         assert printed(program) == shown
