@@ -225,6 +225,21 @@ fn which_invokes_count() {
             ("<§toolcalls>\nno <§invoke name=\"f\"></§invoke>", " | <§toolcalls>\nno  | f{} | tool_calls"),
         ],
     );
+    let quoted = invoke("g", &parameter("a", "true", "x"));
+    check(
+        &declared,
+        &[
+            (&format!("{}\n{quoted}", block(&invoke("f", ""))), &format!(" | \n{quoted} | f{{}} | tool_calls")),
+            (
+                &format!("{}{quoted}\n{}", invoke("f", ""), invoke("f", "")),
+                &format!(" | {quoted} | f{{}} f{{}} | tool_calls"),
+            ),
+            (
+                &block(&format!("{}{quoted}", invoke("f", ""))).replace("tool_calls", "toolcalls"),
+                &format!(" | {quoted} | f{{}} | tool_calls"),
+            ),
+        ],
+    );
     check(&options(), &[(&bare("g"), " | Hi. | g{\"a\": \"x\"} | tool_calls")]);
     let text = block(&invoke("f", ""));
     check(&with_tools(&[]), &[(&text, &format!(" | {text} |  | stop"))]);

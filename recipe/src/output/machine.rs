@@ -89,6 +89,8 @@ pub(super) struct Machine {
     pub(super) lead: bool,
     pub(super) block: Block,
     pub(super) invoke: Option<Invoke>,
+    /// Whether a call that does not count was shown as text: the tags up to its end are text too.
+    pub(super) is_quoting: bool,
     pub(super) state: State,
     pub(super) prose: Prose,
     pub(super) fence: FenceTracker,
@@ -132,6 +134,7 @@ impl Machine {
             lead,
             block: if starts_in_calls { Block::Proper } else { Block::None },
             invoke: None,
+            is_quoting: false,
             state: State::Prose,
             prose: Prose::new(starts_in_calls),
             fence: if is_plain { FenceTracker::off() } else { FenceTracker::new() },
