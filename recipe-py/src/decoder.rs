@@ -15,6 +15,7 @@ use recipe::protocol::{AnswerConfig, Protocol};
 
 use crate::errors::{self, argument_error};
 use crate::events::{self, Event};
+use crate::options;
 use crate::parsing::Parsing;
 use crate::token_ids::TokenIds;
 use crate::tokenizer::Tokenizer;
@@ -41,7 +42,7 @@ impl Decoder {
     #[new]
     #[pyo3(signature = (protocol, parsing, *, id, model, created, seed, thinking=true, tools=None,
         custom_tools=Vec::new(), namespace_tools=BTreeMap::new(), echo=None, include_usage=true, choices=1,
-        top_logprobs=None, signature=None, tokenizer=None))]
+        top_logprobs=None, signature=None, tokenizer=None, special_tokens=None))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
     fn new(
         py: Python<'_>,
@@ -61,6 +62,7 @@ impl Decoder {
         top_logprobs: Option<u8>,
         signature: Option<String>,
         tokenizer: Option<&Bound<'_, PyAny>>,
+        special_tokens: Option<BTreeMap<String, String>>,
     ) -> PyResult<Self> {
         let protocol = errors::protocol(protocol)?;
         let mut parsing = parsing.get().0.clone();
@@ -75,6 +77,10 @@ impl Decoder {
             }
         };
         let (version, tokenizer) = tokenizer_of(py, tokenizer)?;
+        let mut spellings = version.spellings();
+        for (key, spelling) in special_tokens.into_iter().flatten() {
+            spellings = spellings.with(options::special(&key)?, spelling);
+        }
         let answer = AnswerConfig {
             created,
             seed,
@@ -87,7 +93,7 @@ impl Decoder {
             signature,
             ..AnswerConfig::new(protocol, id, model)
         };
-        let config = DecoderConfig { parsing, answer, spellings: version.spellings() };
+        let config = DecoderConfig { parsing, answer, spellings };
         Ok(Self::from_config(config, Some(tokenizer)))
     }
 

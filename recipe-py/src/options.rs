@@ -46,15 +46,19 @@ impl Options {
         options.read.messages_web_search = server_tools("messages_web_search", messages_web_search)?;
         options.read.max_tokens_bounds = max_tokens_bounds;
         for (key, spelling) in special_tokens.into_iter().flatten() {
-            let expected = "the name of a control token (\"image\", \"thinking_end\", …)";
-            let special = Special::from_key(&key).ok_or_else(|| argument_error("special_tokens", expected, &key))?;
-            options.spellings.push((special, spelling));
+            options.spellings.push((special(&key)?, spelling));
         }
         for (name, tokenizer) in tokenizers.into_iter().flatten() {
             options.tokenizers.insert(version(&name)?.name(), Arc::clone(&tokenizer.0));
         }
         Ok(Self(options))
     }
+}
+
+/// The control token that an option names.
+pub(crate) fn special(key: &str) -> PyResult<Special> {
+    let expected = "the name of a control token (\"image\", \"thinking_end\", …)";
+    Special::from_key(key).ok_or_else(|| argument_error("special_tokens", expected, key))
 }
 
 fn server_tools(name: &str, value: &str) -> PyResult<ServerTools> {

@@ -225,6 +225,21 @@ fn which_invokes_count() {
             ("<§toolcalls>\nno <§invoke name=\"f\"></§invoke>", " | <§toolcalls>\nno  | f{} | tool_calls"),
         ],
     );
+    let quoted = invoke("g", &parameter("a", "true", "x"));
+    check(
+        &declared,
+        &[
+            (&format!("{}\n{quoted}", block(&invoke("f", ""))), &format!(" | \n{quoted} | f{{}} | tool_calls")),
+            (
+                &format!("{}{quoted}\n{}", invoke("f", ""), invoke("f", "")),
+                &format!(" | {quoted} | f{{}} f{{}} | tool_calls"),
+            ),
+            (
+                &block(&format!("{}{quoted}", invoke("f", ""))).replace("tool_calls", "toolcalls"),
+                &format!(" | {quoted} | f{{}} | tool_calls"),
+            ),
+        ],
+    );
     check(&options(), &[(&bare("g"), " | Hi. | g{\"a\": \"x\"} | tool_calls")]);
     let text = block(&invoke("f", ""));
     check(&with_tools(&[]), &[(&text, &format!(" | {text} |  | stop"))]);
@@ -296,6 +311,8 @@ fn calls_in_reasoning() {
         &[
             (&format!("Look.\n\n{call}"), "Look. |  | f{\"a\": \"x\"} | tool_calls"),
             (&format!("Look.\n{call}\n</think>\nanswer"), "Look. | \n\nanswer | f{\"a\": \"x\"} | tool_calls"),
+            (&format!("Look.\n{call}\n</think>\n\n"), "Look. |  | f{\"a\": \"x\"} | tool_calls"),
+            (&format!("{call}\n</think>\n{call}"), " |  | f{\"a\": \"x\"} f{\"a\": \"x\"} | tool_calls"),
             ("Token <§ is special.</think>Yes.", "Token <§ is special. | Yes. |  | stop"),
             ("a <§tool_calls>\n<§invoke name=\"f\">\n</think>b", "a <§tool_calls>\n<§invoke name=\"f\"> | b |  | stop"),
             (
@@ -364,6 +381,9 @@ fn cut_output() {
         (Unknown, "Hi\n\n<§tool_calls>\n<§i", " | Hi\n\n<§tool_calls>\n<§i |  | stop"),
         (Stop, "Hi\n\n<§tool_calls>\n", " | Hi\n\n<§tool_calls>\n |  | stop"),
         (Stop, "Hi\n\n<§tool_calls>\n<§invoke nam", " | Hi\n\n<§tool_calls>\n<§invoke nam |  | stop"),
+        (Stop, "Hi\n\n<§invoke name=", " | Hi\n\n<§invoke name= |  | stop"),
+        (Unknown, "Hi\n\n<§invoke name=ge", " | Hi\n\n<§invoke name=ge |  | stop"),
+        (Length, "Hi\n\n<§invoke name=ge", " | Hi |  | length"),
         (Length, "Hi <§is spec", " | Hi <§is spec |  | length"),
         (Length, "Hi\n\n<", " | Hi\n\n< |  | length"),
         (Length, "Hi\n\n<§tool_calls>\n<§invoke name=\"get\"", " | Hi | get… | length"),

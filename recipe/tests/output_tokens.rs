@@ -6,7 +6,7 @@ mod output_support;
 
 use output_support::{Token, options as bare_options, read_pieces, read_tokens, spelled, thinking, tokens};
 use recipe::event::{BackendFinish, Event, FinishReason, TokenCounts};
-use recipe::output::{OutputParser, OutputPiece, OutputSpecial, ParsingOptions};
+use recipe::output::{InitialStage, OutputParser, OutputPiece, OutputSpecial, ParsingOptions};
 
 const CALL: &str = "ok\n\n<§tool_calls>\n<§invoke name=\"f\">\n<§parameter name=\"city\" string=\"true\">New \
                     York</§parameter>\n</§invoke>\n</§tool_calls>";
@@ -163,4 +163,21 @@ fn nothing_follows_the_end() {
     parser.finish(BackendFinish::Stop, &mut events);
     assert_eq!(events.len(), 1);
     assert_eq!((parser.counts(), parser.is_finished()), (counts, true));
+}
+
+#[test]
+fn visible_tokens_keep_their_place_in_a_json_value() {
+    let options =
+        ParsingOptions { initial_stage: InitialStage::ContentContinuation, parse_json_output: true, ..options() };
+    let list = [bytes("\n"), special(OutputSpecial::Visible, "<｜ref｜>"), bytes("1}")];
+    let folded = finish(&list, &options);
+    assert_eq!(folded.content, "\n<｜ref｜>1}");
+}
+
+#[test]
+fn ordinary_tokens_do_not_begin_the_end_of_thinking() {
+    // As text, `<` might have begun the mark, and the newline that shows it did not is kept.
+    let end = special(OutputSpecial::ThinkingEnd, "</think>");
+    assert_eq!(finish(&[bytes("a<\n"), end], &thinking()).reasoning, "a<");
+    assert_eq!(read_pieces(&thinking(), ["a<\n</think>"], BackendFinish::Stop).reasoning, "a<\n");
 }

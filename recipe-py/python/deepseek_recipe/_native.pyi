@@ -268,7 +268,7 @@ class Decoder:
 
     `tools` are the names of the declared tools (None: as `parsing` says), `seed` is what call ids are made from (equal
     seeds give equal ids), `echo` is JSON text of the request settings that a Responses answer repeats, `tokenizer` a
-    version's name or a `Tokenizer`.
+    version's name or a `Tokenizer`, `special_tokens` respells control tokens as in `Options`.
     """
 
     def __new__(
@@ -290,6 +290,7 @@ class Decoder:
         top_logprobs: int | None = None,
         signature: str | None = None,
         tokenizer: _Version | Tokenizer | None = None,
+        special_tokens: Mapping[str, str] | None = None,
     ) -> Decoder: ...
     def start(self, *, prompt_tokens: int = 0, cached_tokens: int = 0, fingerprint: str | None = None) -> bytes:
         """Starts the answer, once the backend knows the prompt's cost."""

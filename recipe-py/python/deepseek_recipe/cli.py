@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -11,6 +12,17 @@ import deepseek_recipe as recipe
 
 PROTOCOLS = ("chat_completions", "responses", "messages")
 VERSIONS = ("v4", "v4.1")
+STAGES = ("content", "reasoning_start", "reasoning_continuation", "content_continuation")
+FINISHES = ("stop", "length", "content_filter", "none")
+EVENTS: dict[type[recipe.Event], tuple[str, tuple[str, ...]]] = {
+    recipe.Event.Reasoning: ("reasoning", ("text",)),
+    recipe.Event.Text: ("text", ("text",)),
+    recipe.Event.CallStart: ("call_start", ("index", "name")),
+    recipe.Event.CallArguments: ("call_arguments", ("index", "fragment")),
+    recipe.Event.CallParameterDropped: ("call_parameter_dropped", ("index", "name", "value")),
+    recipe.Event.CallEnd: ("call_end", ("index", "complete")),
+    recipe.Event.Finish: ("finish", ("reason", "stop_sequence")),
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -40,6 +52,10 @@ def parser() -> argparse.ArgumentParser:
     count = commands.add_parser("count", help="print how many tokens a request has")
     add_request_arguments(count)
     count.set_defaults(run=run_count)
+
+    decode = commands.add_parser("decode", help="print what a model's output means")
+    add_output_arguments(decode)
+    decode.set_defaults(run=run_decode)
     return top
 
 
@@ -55,6 +71,24 @@ def add_request_arguments(command: argparse.ArgumentParser) -> None:
         help=f"a model name and the version of its prompt ({' or '.join(VERSIONS)}); may be repeated",
     )
     command.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def add_output_arguments(command: argparse.ArgumentParser) -> None:
+    """The arguments of `recipe decode`."""
+    command.add_argument("file", nargs="?", default="-", help="output of a model; standard input if left out or -")
+    command.add_argument("--ids", action="store_true", help="the output is token ids, separated by spaces or commas")
+    command.add_argument("--version", choices=VERSIONS, default="v4.1", help="whose token ids they are (%(default)s)")
+    command.add_argument("--chunk", type=int, metavar="N", help="push N ids or characters at a time (all at once)")
+    command.add_argument("--stage", choices=STAGES, default="content", help="where the answer begins (%(default)s)")
+    command.add_argument("--tools", metavar="NAME,…", help="the declared tools (any); an empty text: there are none")
+    command.add_argument("--json-mode", action="store_true", help="the answer is to be a JSON value")
+    command.add_argument("--stop", action="append", default=[], metavar="TEXT", help="a stop sequence; may be repeated")
+    command.add_argument("--finish", choices=FINISHES, default="stop", help="what the backend says (%(default)s)")
+    command.add_argument("--protocol", choices=PROTOCOLS, default="chat_completions", help="of --stream and --json")
+    form = command.add_mutually_exclusive_group()
+    form.add_argument("--events", action="store_true", help="print every event, a JSON object a line")
+    form.add_argument("--stream", action="store_true", help="print the stream that a client of the protocol gets")
+    form.add_argument("--json", action="store_true", help="print the body of the protocol's full response")
 
 
 def encoded(parsed: argparse.Namespace) -> recipe.Encoded:
@@ -101,6 +135,102 @@ def run_count(parsed: argparse.Namespace) -> int:
     count = len(encoded(parsed).token_ids)
     print(json.dumps({"tokens": count}) if parsed.json else count)
     return 0
+
+
+def run_decode(parsed: argparse.Namespace) -> int:
+    """`recipe decode`."""
+    text = sys.stdin.read() if parsed.file == "-" else Path(parsed.file).read_text(encoding="utf-8")
+    output = ids_of(text) if parsed.ids else text
+    size = parsed.chunk or max(1, len(output))
+    if size < 1:
+        raise ValueError(f"--chunk takes a number above 0, not {size}")
+    decoder = output_decoder(parsed)
+    events: list[recipe.Event] = []
+    sent = decoder.start()
+    for place in range(0, len(output), size):
+        part = output[place : place + size]
+        sent += decoder.push_text(part) if isinstance(part, str) else decoder.push(part)
+        events += decoder.events()
+    if not decoder.is_finished():
+        sent += decoder.finish(None if parsed.finish == "none" else parsed.finish)
+        events += decoder.events()
+    if parsed.stream:
+        print(sent.decode(), end="")
+    elif parsed.json:
+        print(decoder.response().decode())
+    else:
+        print("\n".join(event_lines(events) if parsed.events else answer_lines(events)))
+    return 0
+
+
+def ids_of(text: str) -> list[int]:
+    """The token ids in a text: numbers between spaces, commas or brackets."""
+    words = [word for word in re.split(r"[\s,\[\]]+", text) if word]
+    if wrong := [word for word in words if not word.isdecimal()]:
+        raise ValueError(f"--ids takes token ids, not {wrong[0]!r}")
+    return [int(word) for word in words]
+
+
+def output_decoder(parsed: argparse.Namespace) -> recipe.Decoder:
+    """The decoder that the command line describes."""
+    tools = None if parsed.tools is None else [name for name in parsed.tools.split(",") if name]
+    parsing = recipe.Parsing(
+        initial_stage=parsed.stage,
+        parse_tool_calls=True,
+        parse_json_output=parsed.json_mode,
+        stop_sequences=parsed.stop,
+        declared_tools=tools,
+    )
+    return recipe.Decoder(
+        parsed.protocol,
+        parsing,
+        id="decoded",
+        model=f"deepseek-{parsed.version}",
+        created=0,
+        seed=b"decoded",
+        thinking=parsed.stage.startswith("reasoning"),
+        include_usage=False,
+        tokenizer=parsed.version,
+    )
+
+
+def event_lines(events: list[recipe.Event]) -> list[str]:
+    """Every event as a JSON object."""
+    lines = []
+    for event in events:
+        name, members = EVENTS[type(event)]
+        line = {"event": name} | {member: getattr(event, member) for member in members}
+        lines.append(json.dumps(line, ensure_ascii=False))
+    return lines
+
+
+def answer_lines(events: list[recipe.Event]) -> list[str]:
+    """The answer part by part, texts as JSON strings so that newlines show."""
+    lines: list[list[str]] = []
+    for event in events:
+        match event:
+            case recipe.Event.Reasoning(text) | recipe.Event.Text(text):
+                kind = "reasoning" if isinstance(event, recipe.Event.Reasoning) else "text"
+                if not lines or lines[-1][0] != kind:
+                    lines.append([kind, ""])
+                lines[-1][1] += text
+            case recipe.Event.CallStart(_, name):
+                lines.append(["call", shown(name), ""])
+            case recipe.Event.CallArguments(_, fragment):
+                lines[-1][2] += fragment
+            case recipe.Event.CallParameterDropped(_, name, value):
+                lines[-1].append(f"(dropped {json.dumps({name: value}, ensure_ascii=False)})")
+            case recipe.Event.CallEnd(_, complete):
+                lines[-1] += [] if complete else ["(incomplete)"]
+            case recipe.Event.Finish(reason, stop_sequence):
+                at = [] if stop_sequence is None else ["at", shown(stop_sequence)]
+                lines.append(["finish", reason, *at])
+    return [" ".join(line if line[0] in ("call", "finish") else [line[0], shown(line[1])]) for line in lines]
+
+
+def shown(text: str) -> str:
+    """A text as a JSON string."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 if __name__ == "__main__":

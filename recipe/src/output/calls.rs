@@ -45,7 +45,9 @@ impl Machine {
         let counts = self.block == Block::Proper || !name.is_empty() && self.settings.declares(&name);
         if !counts {
             let is_head = self.is_undecided() && self.block == Block::Misspelt;
-            return self.refuse_tag(tag, if is_head { Origin::Region } else { origin });
+            self.refuse_tag(tag, if is_head { Origin::Region } else { origin });
+            self.is_quoting = true;
+            return;
         }
         if self.block == Block::None {
             self.block = Block::Bare;
@@ -64,6 +66,7 @@ impl Machine {
             return;
         }
         invoke.started = true;
+        self.is_quoting = false;
         invoke.index = self.calls;
         let (index, name) = (invoke.index, invoke.name.clone());
         self.calls += 1;

@@ -92,7 +92,7 @@ impl Machine {
                 self.commit();
             }
             return Rest::EndTags;
-        } else if tag.word() == Word::Invoke && tag.attribute("name").is_some() && !self.holds_reasoning() {
+        } else if tag.word() == Word::Invoke && tag.has_quoted_name() && !self.holds_reasoning() {
             self.begin_invoke(tag, origin);
             self.start_call();
             return Rest::Cut;

@@ -107,7 +107,12 @@ impl Lexer {
 
     /// The marks that a newline coming next would break off.
     pub(super) fn broken(&self) -> Broken {
-        let pending = |mark| self.starts_of(mark).any(|start| self.pending.ends_with(start));
+        let began = |pattern: &Pattern| {
+            let spelling = pattern.spelling.as_bytes();
+            let longest = spelling.len().min(self.clear + pattern.control + 1);
+            (1..longest).any(|length| self.pending.ends_with(&spelling[..length]))
+        };
+        let pending = |mark| self.patterns.iter().any(|pattern| pattern.mark == mark && began(pattern));
         Broken { open: pending(Mark::Open), thinking_end: pending(Mark::ThinkingEnd) }
     }
 
@@ -176,10 +181,5 @@ impl Lexer {
         let start = &self.pending[self.pending.len() - depth..];
         let begins = |pattern: &&Pattern| pattern.spelling.as_bytes().starts_with(start);
         self.patterns.iter().filter(begins).any(|pattern| depth.saturating_sub(pattern.control) <= self.clear)
-    }
-
-    fn starts_of(&self, mark: Mark) -> impl Iterator<Item = &[u8]> {
-        let spellings = self.patterns.iter().filter(move |pattern| pattern.mark == mark);
-        spellings.flat_map(|pattern| (1..pattern.spelling.len()).map(|end| &pattern.spelling.as_bytes()[..end]))
     }
 }

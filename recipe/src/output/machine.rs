@@ -15,7 +15,7 @@ use super::options::{InitialStage, ParsingOptions, QuotedCalls};
 use super::prose::Prose;
 use super::region::Region;
 use super::run::Run;
-use super::sink::{Step, text_run};
+use super::sink::{Step, append_text};
 use super::stop::StopGate;
 use super::tag::{Progress, Tag};
 use super::values::{Object, Value};
@@ -89,6 +89,8 @@ pub(super) struct Machine {
     pub(super) lead: bool,
     pub(super) block: Block,
     pub(super) invoke: Option<Invoke>,
+    /// Whether a call that does not count was shown as text: the tags up to its end are text too.
+    pub(super) is_quoting: bool,
     pub(super) state: State,
     pub(super) prose: Prose,
     pub(super) fence: FenceTracker,
@@ -132,6 +134,7 @@ impl Machine {
             lead,
             block: if starts_in_calls { Block::Proper } else { Block::None },
             invoke: None,
+            is_quoting: false,
             state: State::Prose,
             prose: Prose::new(starts_in_calls),
             fence: if is_plain { FenceTracker::off() } else { FenceTracker::new() },
@@ -195,7 +198,12 @@ impl Machine {
             self.fence.interrupt();
             let at = self.cursor;
             self.cursor += spelling.len() as u64;
-            text_run(&mut self.steps).push(spelling, at);
+            let mut shown = Run::default();
+            match &mut self.json {
+                Some(json) => json.push(spelling, at, &mut shown),
+                None => shown.push(spelling, at),
+            }
+            append_text(&mut self.steps, shown);
         } else {
             self.text(spelling);
         }

@@ -137,7 +137,7 @@ impl Machine {
             (Word::Invoke, false) => self.begin_invoke(&tag, origin),
             (Word::Block, false) if !is_own => self.repeat_block(tag),
             // After a call the tag of a parameter is a remainder of its markup.
-            (Word::Parameter, false) if is_own && self.calls > 0 => {
+            (Word::Parameter, false) if is_own && self.calls > 0 && !self.is_quoting => {
                 self.commit();
                 self.after_tag();
             }
@@ -190,6 +190,11 @@ impl Machine {
                 Word::Invoke | Word::Other => self.end_invoke(),
                 Word::Block => self.end_block(),
             }
+            return;
+        }
+        if self.is_quoting && matches!(origin, Origin::Region) {
+            self.refuse_tag(tag, origin);
+            self.is_quoting = !matches!(word, Word::Invoke | Word::Block);
             return;
         }
         let has_opener = matches!(self.block, Block::Proper | Block::Misspelt);

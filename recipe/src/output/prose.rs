@@ -41,6 +41,12 @@ impl Prose {
         run
     }
 
+    /// A mark that disappears stands here; the newlines before it stay undecided.
+    pub(super) fn pass_mark(&mut self) {
+        self.blank.push_newlines(self.newlines, self.newline_at);
+        self.newlines = 0;
+    }
+
     fn newline(&mut self, broken: Broken, at: u64) {
         if self.newlines == 0 {
             self.broken = broken;
@@ -50,8 +56,7 @@ impl Prose {
     }
 
     fn hold(&mut self, byte: &[u8], at: u64) {
-        self.blank.push_newlines(self.newlines, self.newline_at);
-        self.newlines = 0;
+        self.pass_mark();
         self.blank.push(byte, at);
     }
 

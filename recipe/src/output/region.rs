@@ -40,6 +40,7 @@ pub(super) struct Region {
     lead: bool,
     block: Block,
     calls: usize,
+    is_quoting: bool,
     fence: FenceTracker,
 }
 
@@ -84,6 +85,7 @@ impl Machine {
             lead: self.lead,
             block: self.block,
             calls: self.calls,
+            is_quoting: self.is_quoting,
             fence: self.fence.clone(),
         });
         self.lead |= self.is_reasoning();
@@ -137,6 +139,7 @@ impl Machine {
         self.lead = region.lead;
         self.block = region.block;
         self.calls = region.calls;
+        self.is_quoting = region.is_quoting;
         self.invoke = None;
         self.state = State::Prose;
         self.prose = super::prose::Prose::default();

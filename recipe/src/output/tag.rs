@@ -157,6 +157,11 @@ impl Tag {
         self.text.trim_ascii_end().ends_with(b"/")
     }
 
+    /// Whether the name is complete, although the tag may not be.
+    pub(super) fn has_quoted_name(&self) -> bool {
+        self.attribute("name").is_some_and(|(_, is_quoted)| is_quoted)
+    }
+
     /// The value of an attribute, and whether it stands in quotes. An unfinished value is not given.
     pub(super) fn attribute(&self, name: &str) -> Option<(String, bool)> {
         let mut rest = self.text.as_slice();

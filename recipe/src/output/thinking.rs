@@ -21,7 +21,12 @@ impl Machine {
             self.fence.restart();
             self.reasoning_end = Some(self.cursor + length as u64);
         } else {
-            self.flush_prose();
+            if self.prose.is_fresh {
+                // It stands between a tag and what follows: whether the newlines before it are shown, that decides.
+                self.prose.pass_mark();
+            } else {
+                self.flush_prose();
+            }
             if self.regions.is_empty() {
                 self.restart_gate();
             }
