@@ -8,12 +8,13 @@ use crate::error::{Error, ErrorCode};
 use crate::json::Value;
 use crate::model::Version;
 use crate::protocol::request::{Prepared, ReadOptions};
+use crate::protocol::shared::content::TextOr;
 use crate::protocol::shared::sampling::{RequestedSampling, check_range, check_stop};
 use crate::protocol::shared::tools::{Choice, Declaration};
 use crate::protocol::shared::{images, schema, thinking, tools};
 use crate::wire::{Node, Path, Wire};
 
-use super::request::{self as wire, ChatContent, ChatMessage, ChatRequest, ChatToolChoice, ContentPart, Stop};
+use super::request::{self as wire, ChatMessage, ChatRequest, ChatToolChoice, ContentPart};
 
 /// Most answers to one request.
 const MOST_CHOICES: u8 = 1;
@@ -78,9 +79,9 @@ fn stop_sequences(request: &ChatRequest<'_>) -> Result<Vec<String>, Error> {
     let path = Path::Key(&Path::Root, "stop");
     match &request.stop {
         None => Ok(Vec::new()),
-        Some(Stop::One("")) => Err(Error::new(ErrorCode::EmptyString, "stop", &[])),
-        Some(Stop::One(text)) => Ok(vec![(*text).to_owned()]),
-        Some(Stop::Several(texts)) => check_stop(texts.clone(), &path),
+        Some(TextOr::Text("")) => Err(Error::new(ErrorCode::EmptyString, "stop", &[])),
+        Some(TextOr::Text(text)) => Ok(vec![(*text).to_owned()]),
+        Some(TextOr::Parts(texts)) => check_stop(texts.clone(), &path),
     }
 }
 
@@ -172,25 +173,25 @@ fn response_format<'v>(
     }
 }
 
-/// The declared tools. Names are checked whatever the choice; schemas only if the tools are to be shown.
+/// The declared tools. The form of names is checked whatever the choice; all else only if the tools are to be shown.
 fn declared_tools<'v>(request: &ChatRequest<'v>, choice: Choice<'_>) -> Result<Vec<Tool<'v>>, Error> {
     let path = Path::Key(&Path::Root, "tools");
     let declared = request.tools.as_deref().unwrap_or_default();
     for (index, tool) in declared.iter().enumerate() {
         let item = Path::Index(&path, index);
         let function = Path::Key(&item, "function");
-        tools::check_name(Node { value: tool.function.name, path: &Path::Key(&function, "name") })?;
+        tools::check_name(tool.function.name, &Path::Key(&function, "name"))?;
     }
-    tools::check_unique(declared.iter().filter_map(|tool| tool.function.name.as_str()), &path)?;
     if choice == Choice::None {
         return Ok(Vec::new());
     }
+    tools::check_unique(declared.iter().map(|tool| tool.function.name), &path)?;
     let convert = |(index, tool): (usize, &wire::ChatTool<'v>)| {
         let item = Path::Index(&path, index);
         let function = Path::Key(&item, "function");
         let parameters = Path::Key(&function, "parameters");
         Declaration {
-            name: tool.function.name.as_str().unwrap_or_default().into(),
+            name: tool.function.name.into(),
             description: tool.function.description.map(Cow::Borrowed),
             parameters: tool.function.parameters.map(|value| Node { value, path: &parameters }),
             strict: tool.function.strict,
@@ -303,10 +304,10 @@ impl MessagePlace<'_> {
         }
     }
 
-    fn content<'v>(&self, content: &ChatContent<'v>) -> Result<Content<'v>, Error> {
+    fn content<'v>(&self, content: &TextOr<'v, ContentPart<'v>>) -> Result<Content<'v>, Error> {
         let parts = match content {
-            ChatContent::Text(text) => return Ok((*text).into()),
-            ChatContent::Parts(parts) => parts,
+            TextOr::Text(text) => return Ok((*text).into()),
+            TextOr::Parts(parts) => parts,
         };
         let path = Path::Key(&self.path, "content");
         let convert = |(index, part)| self.part(part, &Path::Index(&path, index));

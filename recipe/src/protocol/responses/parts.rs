@@ -129,7 +129,7 @@ fn open_tool(start: &str, out: &mut String) {
 
 fn write_function(function: &FunctionTool<'_>, namespace: Option<&NamespaceTool<'_>>, out: &mut String) {
     open_tool("{\"type\":\"function\",\"name\":", out);
-    write_rewritten(function.name, out);
+    write_string(function.name, out);
     out.push_str(",\"description\":");
     write_optional(function.description, out);
     out.push_str(",\"parameters\":");
@@ -138,9 +138,9 @@ fn write_function(function: &FunctionTool<'_>, namespace: Option<&NamespaceTool<
     out.push_str(function.strict.map_or("null", |strict| if strict { "true" } else { "false" }));
     if let Some(namespace) = namespace {
         out.push_str(",\"namespace\":{\"name\":");
-        write_rewritten(namespace.name, out);
+        write_string(namespace.name, out);
         out.push_str(",\"description\":");
-        write_optional(namespace.description, out);
+        write_string(namespace.description.unwrap_or_default(), out);
         out.push('}');
     }
     out.push('}');

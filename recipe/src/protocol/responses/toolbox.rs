@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use crate::conversation::Tool;
 use crate::error::{Error, ErrorCode};
-use crate::json::{Value, parse};
+use crate::json::parse;
 use crate::model::Version;
 use crate::protocol::request::ServerTools;
 use crate::protocol::shared::tools::{Declaration, check_name};
@@ -27,7 +27,7 @@ pub(super) const TOOL_SEARCH: &str = "tool_search";
 pub(super) struct Toolbox<'v> {
     version: Version,
     web_search: ServerTools,
-    /// Whether the choice hides the tools, so that their schemas are not even checked.
+    /// Whether the choice hides the tools, so that only the form of their names is checked.
     hidden: bool,
     names: Names<'v>,
     /// The tools in order, found ones last.
@@ -79,7 +79,7 @@ impl<'v> Toolbox<'v> {
     pub(super) fn find(&mut self, tools: &[ResponsesTool<'v>], path: &Path<'_>) -> Result<Vec<Tool<'v>>, Error> {
         let mut list = self.read(tools, path)?;
         for name in list.order {
-            if !self.names.take(name.clone()) {
+            if !self.names.take(name.clone()) && !self.hidden {
                 return Err(Error::new(ErrorCode::DuplicateToolName, path.to_string(), &[("found", &name)]));
             }
         }
@@ -113,7 +113,7 @@ impl<'v> Toolbox<'v> {
             let item = Path::Index(path, index);
             match tool {
                 ResponsesTool::Function(function) => {
-                    let name = function.name.as_str().unwrap_or_default();
+                    let name = function.name;
                     let description = function.description.map(Cow::Borrowed);
                     self.push(&mut list, name.into(), description, function, &item)?;
                 }
@@ -163,7 +163,7 @@ impl<'v> Toolbox<'v> {
                 }
                 ResponsesTool::WebSearch(_) | ResponsesTool::ToolSearch(_) | ResponsesTool::Unknown(_) => continue,
             };
-            if !names.take(name) {
+            if !names.take(name) && !self.hidden {
                 return Err(Error::new(ErrorCode::DuplicateToolName, item.to_string(), &[("found", &name)]));
             }
         }
@@ -171,18 +171,16 @@ impl<'v> Toolbox<'v> {
     }
 
     fn namespace(&self, list: &mut List<'v>, namespace: &NamespaceTool<'v>, item: &Path<'_>) -> Result<(), Error> {
-        let namespace_name = namespace.name.as_str().unwrap_or_default();
         let shared = namespace.description.filter(|text| !text.is_empty() && self.version.has_system_turns());
         let path = Path::Key(item, "tools");
         for (index, member) in namespace.tools.iter().enumerate() {
             let NamespaceMember::Function(function) = member else { continue };
-            let name = function.name.as_str().unwrap_or_default();
-            let flattened = list.names.flatten(namespace_name, name);
+            let flattened = list.names.flatten(namespace.name, function.name);
             let description = match shared {
                 Some(shared) => Some(format!("{shared}\n{}", function.description.unwrap_or_default()).into()),
                 None => function.description.map(Cow::Borrowed),
             };
-            list.namespace_tools.push((flattened.clone(), namespace_name.to_owned(), name.to_owned()));
+            list.namespace_tools.push((flattened.clone(), namespace.name.to_owned(), function.name.to_owned()));
             self.push(list, flattened.into(), description, function, &Path::Index(&path, index))?;
         }
         Ok(())
@@ -236,11 +234,9 @@ fn apply_patch(version: Version) -> Result<Tool<'static>, Error> {
     })
 }
 
-fn checked_name<'v>(name: &'v Value<'v>, item: &Path<'_>) -> Result<&'v str, Error> {
-    let path = Path::Key(item, "name");
-    let node = Node { value: name, path: &path };
-    check_name(node)?;
-    node.string()
+fn checked_name<'v>(name: &'v str, item: &Path<'_>) -> Result<&'v str, Error> {
+    check_name(name, &Path::Key(item, "name"))?;
+    Ok(name)
 }
 
 fn custom_name<'v>(tool: &CustomTool<'v>, item: &Path<'_>) -> Result<&'v str, Error> {

@@ -102,11 +102,19 @@ impl<'t, 'v> Transcript<'t, 'v> {
                 self.result(output.call_id, content.into());
                 Ok(())
             }
-            InputItem::Unknown(kind) => {
-                self.toolbox.warnings.push(format!("{path}: the item {kind} was left out"));
+            InputItem::WebSearchCall => {
+                self.left_out("web_search_call", path);
                 self.end_round(path)
             }
+            InputItem::Unknown(kind) => {
+                self.left_out(kind, path);
+                Ok(())
+            }
         }
+    }
+
+    fn left_out(&mut self, kind: &str, path: &Path<'_>) {
+        self.toolbox.warnings.push(format!("{path}: the item {kind} was left out"));
     }
 
     fn message(&mut self, item: &MessageItem<'v>, index: usize, path: &Path<'_>) -> Result<(), Error> {
