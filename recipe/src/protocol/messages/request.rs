@@ -99,8 +99,8 @@ wire_object! {
         name: &'v str,
         /// What it does.
         description: Option<&'v str>,
-        /// JSON Schema of its arguments.
-        input_schema: &'v Value<'v>,
+        /// JSON Schema of its arguments; may be left out only if the choice hides the tools.
+        input_schema: Option<&'v Value<'v>>,
         /// Whether its schema is shown only when something refers to it.
         defer_loading: Option<bool>,
     }

@@ -74,10 +74,12 @@ impl<'v> DeclaredTools<'v> {
 }
 
 fn convert<'v>(tool: &ClientTool<'v>, item: &Path<'_>, deferred: bool) -> Result<Tool<'v>, Error> {
+    let path = Path::Key(item, "input_schema");
+    let schema = tool.input_schema.ok_or_else(|| Error::new(ErrorCode::MissingField, path.to_string(), &[]))?;
     Declaration {
         name: tool.name.into(),
         description: tool.description.map(Cow::Borrowed),
-        parameters: Some(Node { value: tool.input_schema, path: &Path::Key(item, "input_schema") }),
+        parameters: Some(Node { value: schema, path: &path }),
         strict: None,
         deferred,
     }

@@ -170,8 +170,8 @@ wire_object! {
 wire_object! {
     /// The result of a call.
     pub(crate) struct OutputItem<'v> {
-        /// Which call it answers.
-        call_id: &'v str,
+        /// Which call it answers; one that answers none stands for itself.
+        call_id: Option<&'v str>,
         /// What the tool returned.
         output: TextOr<'v, OutputPart<'v>>,
     }
@@ -190,7 +190,7 @@ wire_object! {
 impl<'v> From<CustomOutputItem<'v>> for OutputItem<'v> {
     fn from(item: CustomOutputItem<'v>) -> Self {
         let output = item.output.unwrap_or(TextOr::Text(""));
-        Self { call_id: item.call_id, output, _body: item._body }
+        Self { call_id: Some(item.call_id), output, _body: item._body }
     }
 }
 
