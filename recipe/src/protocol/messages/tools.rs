@@ -53,6 +53,12 @@ impl<'v> DeclaredTools<'v> {
             }
             kept.push((index, tool));
         }
+        if let Choice::Named(name) = choice
+            && kept.is_empty()
+            && request.tools.as_ref().is_some_and(|tools| !tools.is_empty())
+        {
+            return Err(Error::new(ErrorCode::UnknownTool, "tool_choice.name", &[("found", &name)]));
+        }
         let defers = |tool: &ClientTool<'_>| version.has_system_turns() && tool.defer_loading == Some(true);
         if !kept.is_empty() && kept.iter().all(|(_, tool)| defers(tool)) {
             return Err(Error::new(ErrorCode::AllToolsDeferred, "tools", &[]));

@@ -13,8 +13,8 @@ pub(crate) enum ResponsesTool<'v> {
     Custom(CustomTool<'v>),
     /// Functions under a common name.
     Namespace(NamespaceTool<'v>),
-    /// Web search by the server; its word.
-    WebSearch(&'v str),
+    /// Web search by the server.
+    WebSearch(WebSearchTool<'v>),
     /// Search for further tools.
     ToolSearch(ToolSearchTool<'v>),
     /// Another kind; its word.
@@ -27,7 +27,7 @@ impl<'v> Wire<'v> for ResponsesTool<'v> {
             "function" => FunctionTool::read(node).map(Self::Function),
             "custom" => CustomTool::read(node).map(Self::Custom),
             "namespace" => NamespaceTool::read(node).map(Self::Namespace),
-            kind @ ("web_search" | "web_search_2025_08_26") => WebSearchTool::read(node).map(|_| Self::WebSearch(kind)),
+            "web_search" | "web_search_2025_08_26" => WebSearchTool::read(node).map(Self::WebSearch),
             "tool_search" => ToolSearchTool::read(node).map(Self::ToolSearch),
             kind => Ok(Self::Unknown(kind)),
         }
@@ -49,6 +49,8 @@ impl<'v> Wire<'v> for ResponsesTool<'v> {
 wire_object! {
     /// Web search by the server. Its settings are accepted, without effect.
     pub(crate) struct WebSearchTool<'v> {
+        /// Which.
+        kind as "type": &'v str,
         /// How much of what is found the model sees.
         search_context_size: Option<Amount>,
         /// Where the user is.
@@ -79,6 +81,20 @@ wire_object! {
         region: Option<&'v str>,
         /// Time zone.
         timezone: Option<&'v str>,
+    }
+}
+
+impl<'v> ResponsesTool<'v> {
+    /// The word in the member `type`.
+    pub(super) fn kind(&self) -> &'v str {
+        match self {
+            Self::Function(_) => "function",
+            Self::Custom(_) => "custom",
+            Self::Namespace(_) => "namespace",
+            Self::WebSearch(search) => search.kind,
+            Self::ToolSearch(_) => "tool_search",
+            Self::Unknown(kind) => kind,
+        }
     }
 }
 

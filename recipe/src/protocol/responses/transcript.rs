@@ -8,6 +8,7 @@ use crate::error::{Error, ErrorCode};
 use crate::model::Version;
 use crate::wire::Path;
 
+use super::found_tools::found_tools;
 use super::items::{InputItem, ItemRole, MessageItem, ReasoningItem};
 use super::parts;
 use super::toolbox::{TOOL_SEARCH, Toolbox};
@@ -104,7 +105,7 @@ impl<'t, 'v> Transcript<'t, 'v> {
             InputItem::ToolSearchOutput(output) => {
                 self.answer(output.call_id, path)?;
                 let path = Path::Key(path, "tools");
-                let content = parts::found_tools(&output.tools, &path)?;
+                let content = found_tools(&output.tools, &path)?;
                 let found = self.toolbox.find(&output.tools, &path)?;
                 self.found.push(found);
                 self.result(output.call_id, content.into());
