@@ -43,13 +43,13 @@ setup: $(INSTALLED) ## Create .venv and install both packages with everything th
 serve: $(INSTALLED) ## Set up if needed, then run `deepinfer serve`; options: make serve ARGS="--port 9000"
 	@$(BIN)/deepinfer serve $(ARGS)
 
-test: test-rust test-python ## Set up if needed, then run all tests; SLOW=1 adds the slow ones
+test: test-rust test-python ## Set up if needed, then run every test; FAST=1 leaves the slow ones out
 
 test-rust: tools ## Run the tests and the documentation examples of the Rust crates
 	cargo test
 
-test-python: $(INSTALLED) ## Run the Python tests; options: make test-python SLOW=1 ARGS="-k name"
-	$(BIN)/pytest $(if $(SLOW),,-m "not slow") $(ARGS)
+test-python: $(INSTALLED) ## Run the Python tests; options: make test-python FAST=1 ARGS="-k name"
+	$(BIN)/pytest $(if $(FAST),-m "not slow") $(ARGS)
 
 check: $(INSTALLED) ## Run every static check: format, lint, types, import rules, stubs
 	cargo fmt --check
@@ -59,7 +59,7 @@ check: $(INSTALLED) ## Run every static check: format, lint, types, import rules
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m mypy.stubtest deepseek_recipe._native
+	$(BIN)/python -m mypy.stubtest deepseek_recipe --allowlist recipe-py/stubtest-allowlist.txt
 
 format: $(INSTALLED) ## Format all code and apply the linter's safe fixes
 	cargo fmt
@@ -73,9 +73,8 @@ build: $(INSTALLED) ## Build both wheels and both source distributions into dist
 	$(BIN)/python -m build --outdir dist .
 	@ls -l dist
 
-bench: $(INSTALLED) ## Run the benchmarks of the codec and of the engine
+bench: tools ## Run the benchmarks of the codec
 	cargo bench
-	$(BIN)/deepinfer bench $(ARGS)
 
 fuzz: fuzz-build ## Fuzz one target: make fuzz TARGET=name SECONDS=600
 	@$(if $(TARGET),,echo "Which one? make fuzz TARGET=name, of: $(FUZZ_TARGETS)" >&2; exit 2)

@@ -11,6 +11,7 @@ from typing import Final
 
 from deepinfer.errors import EngineError
 from deepinfer.mistakes import CommandError, UsageError
+from deepinfer.prompt_format import PROMPT_FORMATS
 
 USAGE_STATUS: Final = 2
 FAILURE_STATUS: Final = 1
@@ -90,7 +91,10 @@ def _add_model_flags(serve: argparse.ArgumentParser) -> None:
     group.add_argument("--engine", default="native", metavar="ENGINE", help="native or scripted (default: %(default)s)")
     group.add_argument("--script", metavar="FILE", help="rules of the scripted engine, in TOML")
     group.add_argument(
-        "--prompt-format", choices=("v4", "v4.1"), default="v4.1", help="DeepSeek prompt format (default: %(default)s)"
+        "--prompt-format",
+        choices=tuple(PROMPT_FORMATS),
+        default="v4.1",
+        help="prompt format (default: %(default)s)",
     )
     group.add_argument(
         "--context-length",

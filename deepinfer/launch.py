@@ -14,6 +14,7 @@ from typing import Final
 
 from deepinfer.core import Engine, ModelDescription
 from deepinfer.mistakes import CommandError, UsageError
+from deepinfer.prompt_format import prompt_format
 from deepinfer.server.config import ServerConfig
 from deepinfer.server.logging import configure_logging
 from deepinfer.server.serve import BindError, bind_socket, run
@@ -109,7 +110,7 @@ def _scripted_engine(arguments: ServeArguments) -> Engine:
 
     assert arguments.script is not None
     try:
-        rules = load_script_file(Path(arguments.script), recipe_version=arguments.prompt_format)
+        rules = load_script_file(Path(arguments.script), recipe_version=prompt_format(arguments.prompt_format))
     except ScriptFileError as error:
         raise CommandError(str(error)) from None
     description = ModelDescription(

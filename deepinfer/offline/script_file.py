@@ -24,6 +24,7 @@ import deepseek_recipe as recipe
 from deepinfer.backends.scripted import Script
 from deepinfer.core import FinishReason, Request
 from deepinfer.errors import EngineError
+from deepinfer.prompt_format import PromptFormat
 
 _KNOWN_FIELDS: Final = ("match", "in", "output", "tokens_per_step", "delay_seconds", "finish")
 _USER_MARK: Final = "<｜User｜>"
@@ -68,7 +69,7 @@ def last_part(prompt: str) -> str:
     return prompt[prompt.rfind(_USER_MARK) + 1 :] if _USER_MARK in prompt else prompt
 
 
-def load_script_file(path: Path, *, recipe_version: str) -> RuleBook:
+def load_script_file(path: Path, *, recipe_version: PromptFormat) -> RuleBook:
     """Read and compile a script file for the tokenizer of `recipe_version`. Raises `ScriptFileError`."""
     tables = _read_tables(path)
     tokenizer = recipe.Tokenizer.built_in(recipe_version)

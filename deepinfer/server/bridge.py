@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
 import deepseek_recipe as recipe
 from deepinfer.core import FinishReason, Request, SamplingParams, StepOutput, TokenLogprob
@@ -85,7 +85,7 @@ class Transcript:
             self._generation.abort_choice(choice)
             return head + body + self._finish(choice, "stop")
         if output.finish_reason is not None:
-            return head + body + self._finish(choice, output.finish_reason.value)
+            return head + body + self._finish(choice, _wire_reason(output.finish_reason))
         return head + body
 
     def _start(self, output: StepOutput) -> bytes:
@@ -98,11 +98,15 @@ class Transcript:
             prompt_tokens=self._exchange.prompt_tokens or 0, cached_tokens=cached_tokens, fingerprint=self._fingerprint
         )
 
-    def _finish(self, choice: int, reason: str) -> bytes:
+    def _finish(self, choice: int, reason: Literal["stop", "length"]) -> bytes:
         self._open.discard(choice)
         self._exchange.finish_reason = reason
         self._decoder.set_time(int(time.time()))
         return self._decoder.finish(reason, choice=choice)
+
+
+def _wire_reason(reason: FinishReason) -> Literal["stop", "length"]:
+    return "length" if reason is FinishReason.LENGTH else "stop"
 
 
 def _wire_logprobs(

@@ -19,6 +19,7 @@ import uvicorn
 
 import deepseek_recipe as recipe
 from deepinfer.core import Engine
+from deepinfer.prompt_format import prompt_format
 from deepinfer.server.app import build_application
 from deepinfer.server.config import ServerConfig
 from deepinfer.server.generation import LiveGenerations
@@ -69,7 +70,7 @@ async def serve(engine: Engine, config: ServerConfig, listener: socket.socket) -
     await engine.start()
     try:
         # Loaded now, so that the first request does not wait for it.
-        await asyncio.to_thread(recipe.Tokenizer.built_in, engine.describe().recipe_version)
+        await asyncio.to_thread(recipe.Tokenizer.built_in, prompt_format(engine.describe().recipe_version))
         services = build_services(engine, config)
         settings = uvicorn.Config(
             build_application(services),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import deepseek_recipe as recipe
 from deepinfer.core import Engine, ModelDescription
+from deepinfer.prompt_format import prompt_format
 from deepinfer.server.config import ServerConfig
 from deepinfer.server.generation import LiveGenerations
 from deepinfer.server.metrics import Metrics
@@ -32,7 +33,7 @@ def build_services(engine: Engine, config: ServerConfig) -> Services:
         engine=engine,
         model=model,
         config=config,
-        options=recipe.Options(models=dict.fromkeys(config.model_names, model.recipe_version)),
+        options=recipe.Options(models=dict.fromkeys(config.model_names, prompt_format(model.recipe_version))),
         metrics=Metrics(engine),
         live=LiveGenerations(),
         fingerprint=_fingerprint(model),

@@ -1,4 +1,5 @@
-//! Law: the control tokens of a prompt are those that its format places, whatever text the messages hold.
+//! Law: the control tokens of a prompt are those that its format places, whatever text the messages hold. The model's own
+//! turns may hold grounding marks, and nothing else.
 
 #![no_main]
 
@@ -10,22 +11,26 @@ use recipe::encoded::Encoded;
 use recipe::json::write_string;
 use recipe::prompt::Segment;
 use recipe::protocol::Protocol;
-use recipe::special::Special;
+use recipe::special::{Special, Spellings};
 use recipe::tokenizer::Piece;
 
 static OPTIONS: LazyLock<Options> = LazyLock::new(Options::default);
+static SPELLINGS: LazyLock<Spellings> = LazyLock::new(Spellings::default);
 
 /// A conversation with `text` wherever a user, a tool or a client can put it.
 fn request(model: &str, text: &str) -> Encoded {
     let mut said = String::new();
     write_string(&format!("x{text}x"), &mut said);
+    let own = Special::GROUNDING.iter().fold(text.to_owned(), |own, mark| own.replace(SPELLINGS.of(*mark), "x"));
+    let mut own_said = String::new();
+    write_string(&format!("x{own}x"), &mut own_said);
     let mut arguments = String::new();
     write_string(&format!("{{\"query\":{said}}}"), &mut arguments);
     let body = format!(
         r#"{{"model":"{model}","tools":[{{"type":"function","function":{{"name":"search","description":{said},
         "parameters":{{"type":"object","properties":{{"query":{{"type":"string","description":{said}}}}}}}}}}}],"messages":[
         {{"role":"system","content":{said}}},{{"role":"user","content":{said}}},
-        {{"role":"assistant","content":{said},"reasoning_content":{said},"tool_calls":[{{"id":"call_0","type":"function",
+        {{"role":"assistant","content":{own_said},"reasoning_content":{own_said},"tool_calls":[{{"id":"call_0","type":"function",
         "function":{{"name":"search","arguments":{arguments}}}}}]}},
         {{"role":"tool","tool_call_id":"call_0","content":{said}}},{{"role":"user","content":{said}}}]}}"#
     );

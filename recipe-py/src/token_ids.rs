@@ -11,6 +11,7 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyBufferError, PyIndexError};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::{PyIterator, PyList};
 use recipe::encoded::Encoded;
 
 /// Ids of a prompt: a read-only buffer of uint32 (`memoryview(ids)`, `numpy.asarray(ids)`), and a sequence.
@@ -49,6 +50,10 @@ impl TokenIds {
         let place = if index < 0 { index + ids.len().cast_signed() } else { index };
         let id = usize::try_from(place).ok().and_then(|place| ids.get(place));
         id.copied().ok_or_else(|| PyIndexError::new_err(format!("index {index} of {} ids", ids.len())))
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        PyList::new(py, &self.encoded.token_ids)?.try_iter()
     }
 
     /// The ids as a list.

@@ -22,6 +22,7 @@ def test_without_a_key_every_path_but_health_is_a_401(start_server: StartServer)
         body = response.json()
         assert "API key" in body["error"]["message"]
         assert (body.get("type") == "error") == is_messages
+    assert server.stop() == 0
     assert "three" not in server.log and "one" not in server.log.replace("none", "")
 
 
@@ -33,8 +34,11 @@ def test_either_header_carries_a_key(start_server: StartServer, headers: dict[st
 
 def test_the_client_raises_its_authentication_error(start_server: StartServer) -> None:
     server = start_server("--api-key", "one")
-    with pytest.raises(openai.AuthenticationError):
-        openai.OpenAI(base_url=f"{server.url}/v1", api_key="wrong", max_retries=0).models.list()
+    with (
+        openai.OpenAI(base_url=f"{server.url}/v1", api_key="wrong", max_retries=0) as client,
+        pytest.raises(openai.AuthenticationError),
+    ):
+        client.models.list()
 
 
 def test_request_ids_are_echoed_and_logged(start_server: StartServer) -> None:
@@ -43,6 +47,7 @@ def test_request_ids_are_echoed_and_logged(start_server: StartServer) -> None:
     assert response.headers["x-request-id"] == "my-id-7"
     made = server.http.get("/v1/models").headers["x-request-id"]
     assert made.startswith("req_")
+    assert server.stop() == 0
     assert "request_id=my-id-7" in server.log and f"request_id={made}" in server.log
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import openai
@@ -26,13 +27,15 @@ WEATHER_TOOL: Any = {
 
 
 @pytest.fixture
-def scripted(scripted_server: ServerProcess) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{scripted_server.url}/v1", api_key="none", max_retries=0)
+def scripted(scripted_server: ServerProcess) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{scripted_server.url}/v1", api_key="none", max_retries=0) as client:
+        yield client
 
 
 @pytest.fixture
-def native(native_server: ServerProcess) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{native_server.url}/v1", api_key="none", max_retries=0)
+def native(native_server: ServerProcess) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{native_server.url}/v1", api_key="none", max_retries=0) as client:
+        yield client
 
 
 def visible(completion: ChatCompletion) -> list[dict[str, Any]]:
@@ -139,11 +142,15 @@ def test_native_answers_in_text_without_thinking(native: openai.OpenAI) -> None:
     assert not getattr(completion.choices[0].message, "reasoning_content", None)
 
 
-def test_several_choices_differ_and_keep_their_places(native: openai.OpenAI) -> None:
-    body = chat_body("Hello", max_tokens=20, seed=3, n=2)
-    plain = visible(native.chat.completions.create(**body))
-    assert len(plain) == 2 and plain[0] != plain[1]
-    assert folded(native.chat.completions.create(**body, stream=True)) == without_nulls(plain)
+def test_log_probabilities_come_with_each_token(native: openai.OpenAI) -> None:
+    body = chat_body("Hello", max_tokens=5, seed=2, logprobs=True, top_logprobs=3, thinking={"type": "disabled"})
+    extra = {"thinking": body.pop("thinking")}
+    (choice,) = native.chat.completions.create(**body, extra_body=extra).choices
+    assert choice.logprobs is not None and choice.logprobs.content is not None
+    assert 0 < len(choice.logprobs.content) <= 5
+    for entry in choice.logprobs.content:
+        assert entry.logprob <= 0
+        assert len(entry.top_logprobs) == 3
 
 
 def test_unknown_model_is_the_clients_not_found_error(scripted: openai.OpenAI) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import anthropic
@@ -22,8 +23,9 @@ WEATHER_TOOL: Any = {
 
 
 @pytest.fixture
-def client(scripted_server: ServerProcess) -> anthropic.Anthropic:
-    return anthropic.Anthropic(base_url=scripted_server.url, api_key="none", max_retries=0)
+def client(scripted_server: ServerProcess) -> Iterator[anthropic.Anthropic]:
+    with anthropic.Anthropic(base_url=scripted_server.url, api_key="none", max_retries=0) as client:
+        yield client
 
 
 def body(question: str, **fields: Any) -> dict[str, Any]:
@@ -95,9 +97,9 @@ def test_cut_answer_says_so(client: anthropic.Anthropic) -> None:
 
 
 def test_native_answers(native_server: ServerProcess) -> None:
-    client = anthropic.Anthropic(base_url=native_server.url, api_key="none", max_retries=0)
-    message = client.messages.create(**body("Hello", max_tokens=20, thinking={"type": "disabled"}, tools=[]))
-    assert message.usage.output_tokens == 20
+    with anthropic.Anthropic(base_url=native_server.url, api_key="none", max_retries=0) as client:
+        message = client.messages.create(**body("Hello", max_tokens=20, thinking={"type": "disabled"}, tools=[]))
+        assert message.usage.output_tokens == 20
 
 
 def test_counted_tokens_are_the_used_ones(client: anthropic.Anthropic) -> None:

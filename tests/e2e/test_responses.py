@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import openai
@@ -24,8 +25,9 @@ WEATHER_TOOL: Any = {
 
 
 @pytest.fixture
-def client(scripted_server: ServerProcess) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{scripted_server.url}/v1", api_key="none", max_retries=0)
+def client(scripted_server: ServerProcess) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{scripted_server.url}/v1", api_key="none", max_retries=0) as client:
+        yield client
 
 
 def visible(response: Response) -> list[tuple[str, Any]]:
@@ -83,12 +85,12 @@ def test_cut_answer_is_incomplete(client: openai.OpenAI) -> None:
 
 
 def test_native_answers(native_server: ServerProcess) -> None:
-    client = openai.OpenAI(base_url=f"{native_server.url}/v1", api_key="none", max_retries=0)
-    response = client.responses.create(
-        model="deepinfer-tiny", input="Hello", max_output_tokens=20, reasoning={"effort": "none"}
-    )
-    assert response.output_text
-    assert response.usage is not None and response.usage.output_tokens == 20
+    with openai.OpenAI(base_url=f"{native_server.url}/v1", api_key="none", max_retries=0) as client:
+        response = client.responses.create(
+            model="deepinfer-tiny", input="Hello", max_output_tokens=20, reasoning={"effort": "none"}
+        )
+        assert response.output_text
+        assert response.usage is not None and response.usage.output_tokens == 20
 
 
 def test_input_tokens_are_counted(client: openai.OpenAI) -> None:

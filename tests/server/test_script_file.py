@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -13,7 +14,7 @@ from deepinfer.core import FinishReason, Request, SamplingParams
 from deepinfer.errors import EngineError
 from deepinfer.offline.script_file import RuleBook, ScriptFileError, last_part, load_script_file
 
-VERSION = "v4.1"
+VERSION: Final = "v4.1"
 
 
 def load(path: Path, text: str) -> RuleBook:

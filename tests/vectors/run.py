@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import importlib
 import json
 import sys
 import tomllib
@@ -18,7 +19,7 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-import encode_rows  # noqa: E402
+encode_rows = importlib.import_module("encode_rows")
 
 Row = dict[str, Any]
 RUNNERS = {"encode": encode_rows.check}
@@ -37,7 +38,8 @@ def deviations(path: Path) -> dict[str, Row]:
     """Rows that differ on purpose: id to `class` and `expected`."""
     if not path.exists():
         return {}
-    return tomllib.loads(path.read_text(encoding="utf-8")).get("rows", {})
+    listed: dict[str, Row] = tomllib.loads(path.read_text(encoding="utf-8")).get("rows", {})
+    return listed
 
 
 def main() -> int:

@@ -3,7 +3,27 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, final
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, disjoint_base
+
+__all__ = [
+    "Constraint",
+    "Decoder",
+    "Encoded",
+    "Event",
+    "Image",
+    "Options",
+    "Parsing",
+    "RequestError",
+    "Sampling",
+    "TokenIds",
+    "Tokenizer",
+    "__version__",
+    "count_tokens",
+    "encode",
+    "encode_conversation",
+    "eos_token_id",
+    "error_body",
+]
 
 __version__: str
 
@@ -51,8 +71,8 @@ class Options:
 
     `models` maps served names to prompt versions. `missing_reasoning` says what becomes of assistant messages without
     reasoning ("fill" or "reject"), `*_web_search` of tools that only a server could run ("drop" or "reject").
-    `max_tokens_bounds` are the highest `max_tokens` with thinking on and off. `special_tokens` respells control tokens
-    by name (`{"image": "<｜image｜>"}`), `tokenizers` replaces the embedded tokenizers by version.
+    `max_tokens_bounds` are the highest `max_tokens` with thinking on and off (393216 both). `special_tokens` respells
+    control tokens by name (`{"image": "<｜image｜>"}`), `tokenizers` replaces the embedded tokenizers by version.
     """
 
     def __new__(
@@ -63,7 +83,7 @@ class Options:
         missing_reasoning: Literal["fill", "reject"] = "fill",
         responses_web_search: Literal["drop", "reject"] = "drop",
         messages_web_search: Literal["drop", "reject"] = "drop",
-        max_tokens_bounds: tuple[int, int] = (393216, 393216),
+        max_tokens_bounds: tuple[int, int] = ...,
         special_tokens: Mapping[str, str] | None = None,
         tokenizers: Mapping[str, Tokenizer] | None = None,
     ) -> Options: ...
@@ -196,7 +216,7 @@ class Parsing:
         parse_tool_calls: bool = False,
         starts_in_tool_calls: bool = False,
         parse_json_output: bool = False,
-        stop_sequences: Sequence[str] = (),
+        stop_sequences: Sequence[str] = ...,
         declared_tools: Sequence[str] | None = None,
         top_logprobs: int | None = None,
         quoted_calls: Literal["text", "calls"] = "text",
@@ -262,7 +282,7 @@ class Decoder:
         seed: bytes,
         thinking: bool = True,
         tools: Sequence[str] | None = None,
-        custom_tools: Sequence[str] = (),
+        custom_tools: Sequence[str] = ...,
         namespace_tools: Mapping[str, tuple[str, str]] = ...,
         echo: str | None = None,
         include_usage: bool = True,
@@ -288,8 +308,8 @@ class Decoder:
     def push_text(self, text: str, token_count: int | None = None, choice: int = 0) -> bytes:
         """Takes text that stands for `token_count` tokens."""
 
-    def finish(self, reason: Literal["stop", "length", "content_filter"] | None, choice: int = 0) -> bytes:
-        """Ends a choice; None where the backend ended without a word."""
+    def finish(self, reason: str | None, choice: int = 0) -> bytes:
+        """Ends a choice: "stop", "length", "content_filter", or None where the backend ended without a word."""
 
     def fail(self, error: str | Exception) -> bytes:
         """Ends the answer with an error."""
@@ -312,6 +332,7 @@ class Decoder:
     def usage(self) -> tuple[int, int, int]:
         """Tokens of the prompt, of these from the cache, and of all answers so far."""
 
+@disjoint_base
 class Event:
     """One step of an answer; always an instance of one of the classes below."""
 
@@ -370,7 +391,7 @@ class Event:
     @final
     class Finish(Event):
         __match_args__ = ("reason", "stop_sequence")
-        def __new__(cls, reason: str, stop_sequence: str | None = None) -> Event.Finish: ...
+        def __new__(cls, reason: str, stop_sequence: str | None) -> Event.Finish: ...
         @property
         def reason(self) -> str: ...
         @property

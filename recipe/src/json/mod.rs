@@ -223,15 +223,14 @@ impl<'a> ObjectBuilder<'a> {
     const SCAN_LIMIT: usize = 16;
 
     fn push(&mut self, key: Cow<'a, str>, value: Value<'a>) {
-        match self.place(&key) {
-            Some(place) => self.entries[place].1 = value,
-            None => {
-                if !self.places.is_empty() {
-                    self.places.insert(key.clone(), self.entries.len());
-                }
-                self.entries.push((key, value));
-            }
+        if let Some(place) = self.place(&key) {
+            self.entries[place].1 = value;
+            return;
         }
+        if !self.places.is_empty() {
+            self.places.insert(key.clone(), self.entries.len());
+        }
+        self.entries.push((key, value));
     }
 
     fn place(&mut self, key: &str) -> Option<usize> {
@@ -280,8 +279,8 @@ mod tests {
 
     #[test]
     fn many_repeated_keys_are_found_by_hash() {
-        let text: String = (0..100).map(|index| format!("\"k{}\": {index},", index % 50)).collect();
-        let text = format!("{{{}}}", text.trim_end_matches(','));
+        let members: Vec<String> = (0..100).map(|index| format!("\"k{}\": {index}", index % 50)).collect();
+        let text = format!("{{{}}}", members.join(","));
         let object = value(&text);
         assert_eq!(object.as_object().unwrap().len(), 50);
         assert_eq!(object.get("k7"), Some(&value("57")));

@@ -5,8 +5,9 @@
 
 use std::collections::HashSet;
 
-use super::machine::{Block, Machine, Origin, Step};
+use super::machine::{Block, Machine, Origin};
 use super::region::{HOLD_LIMIT, Mode};
+use super::sink::Step;
 use super::tag::Tag;
 use crate::event::Event;
 
@@ -99,6 +100,7 @@ impl Machine {
     /// Reports the end of a call that started, and shows the prose in it.
     pub(super) fn end_call(&mut self, index: usize, complete: bool) {
         self.push_step(Step::Event(Event::CallEnd { index, complete }));
+        self.lead = false;
         let deferred = std::mem::take(&mut self.deferred);
         for (bytes, at) in deferred.segments() {
             self.content(bytes, at);

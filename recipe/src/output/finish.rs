@@ -3,8 +3,9 @@
 //! Owns no state of its own. A call that was cut keeps the arguments it has, a prefix of JSON; an opener that was cut is
 //! dropped if the backend cut it, else it is text.
 
-use super::machine::{Block, Machine, Origin, State, Step, append_text};
+use super::machine::{Block, Machine, Origin, State};
 use super::region::Mode;
+use super::sink::{Step, append_text};
 use super::tag::{Tag, Word};
 use crate::event::{BackendFinish, Event, Finish, FinishReason};
 
@@ -18,10 +19,16 @@ enum Rest {
 }
 
 impl Machine {
-    /// Takes the end of the output.
-    pub(super) fn finish(&mut self, backend: BackendFinish) {
+    /// Takes the end of the output; `pending` is the start of a mark.
+    pub(super) fn finish(&mut self, backend: BackendFinish, pending: &[u8]) {
+        let is_tag = self.invoke.is_some() || self.block != Block::None && (!self.is_undecided() || was_cut(backend));
+        let is_tag = is_tag && self.prose.is_fresh && matches!(self.state, State::Prose);
+        if !is_tag {
+            self.text(pending);
+        }
         let rest = self.finish_state(backend);
-        let is_cut = self.finish_call(rest, backend);
+        let rest = if is_tag && pending.starts_with(b"<") && !pending.starts_with(b"</") { Rest::Cut } else { rest };
+        self.finish_call(rest, backend);
         self.finish_regions(backend);
         if self.prose.is_fresh {
             self.prose.take();
@@ -35,12 +42,12 @@ impl Machine {
             let shown = json.finish();
             append_text(&mut self.steps, shown);
         }
-        let reason = match backend {
-            BackendFinish::Length => FinishReason::Length,
-            BackendFinish::ContentFilter => FinishReason::ContentFilter,
-            BackendFinish::Stop | BackendFinish::Unknown if is_cut => FinishReason::Length,
-            BackendFinish::Stop | BackendFinish::Unknown if self.calls > 0 => FinishReason::ToolCalls,
-            BackendFinish::Stop | BackendFinish::Unknown => FinishReason::Stop,
+        let reason = match (backend, self.cut) {
+            (_, Some(reason)) => reason,
+            (BackendFinish::Length, None) => FinishReason::Length,
+            (BackendFinish::ContentFilter, None) => FinishReason::ContentFilter,
+            (BackendFinish::Stop | BackendFinish::Unknown, None) if self.calls > 0 => FinishReason::ToolCalls,
+            (BackendFinish::Stop | BackendFinish::Unknown, None) => FinishReason::Stop,
         };
         self.push_step(Step::Event(Event::Finish(Finish { reason, stop_sequence: None })));
         self.is_finished = true;
@@ -100,26 +107,23 @@ impl Machine {
         Rest::EndTags
     }
 
-    /// Ends the open call; true if it was cut.
-    fn finish_call(&mut self, rest: Rest, backend: BackendFinish) -> bool {
-        let Some(invoke) = &self.invoke else { return false };
-        let is_whole = rest == Rest::EndTags && backend == BackendFinish::Stop;
-        if !invoke.started && (invoke.has_prose || invoke.is_muted()) {
-            // Not a call: what is held of it is dealt with as a region.
-            return false;
-        }
-        if is_whole {
+    /// Ends the open call.
+    fn finish_call(&mut self, rest: Rest, backend: BackendFinish) {
+        let Some(invoke) = &self.invoke else { return };
+        let is_call = invoke.started || invoke.is_unread();
+        if is_call && rest == Rest::EndTags && backend == BackendFinish::Stop {
             self.end_invoke();
-            return false;
+        } else if is_call && !self.holds_reasoning() {
+            self.start_call();
+            let reason = match backend {
+                BackendFinish::ContentFilter => FinishReason::ContentFilter,
+                _ => FinishReason::Length,
+            };
+            self.cut = Some(reason);
+            if let Some(invoke) = self.invoke.take() {
+                self.end_call(invoke.index, false);
+            }
         }
-        if self.holds_reasoning() {
-            return false;
-        }
-        self.start_call();
-        if let Some(invoke) = self.invoke.take() {
-            self.end_call(invoke.index, false);
-        }
-        true
     }
 
     fn finish_regions(&mut self, backend: BackendFinish) {

@@ -141,7 +141,8 @@ impl JsonMode {
     /// Takes prose up to the value's opening bracket.
     fn before(&mut self, bytes: &[u8], at: u64, out: &mut Run) -> usize {
         let State::Before { prose, quoted } = &mut self.state else { return 0 };
-        for (place, &byte) in bytes.iter().enumerate() {
+        let room = PROSE_LIMIT - prose.len();
+        for (place, &byte) in bytes.iter().take(room + 1).enumerate() {
             *quoted = match (*quoted, byte) {
                 (Quoted::Lead, b' ' | b'\n' | b'\r' | b'\t') => Quoted::Lead,
                 (Quoted::Lead, b'"') | (Quoted::Inside { escaped: true }, _) => Quoted::Inside { escaped: false },

@@ -149,11 +149,6 @@ impl Lexer {
         before.map(|(mark, length)| (mark, length + self.dsml.len()))
     }
 
-    /// Spelling of the DSML mark.
-    pub(super) fn dsml_spelling(&self) -> &str {
-        &self.dsml
-    }
-
     /// Spelling of a mark of `length` bytes.
     pub(super) fn spelling(&self, mark: Mark, length: usize) -> &str {
         let fits = |pattern: &&Pattern| pattern.mark == mark && pattern.spelling.len() == length;

@@ -15,10 +15,11 @@ use super::options::{InitialStage, ParsingOptions, QuotedCalls};
 use super::prose::Prose;
 use super::region::Region;
 use super::run::Run;
+use super::sink::{Step, text_run};
 use super::stop::StopGate;
 use super::tag::{Progress, Tag};
 use super::values::{Object, Value};
-use crate::event::{Event, Finish, FinishReason};
+use crate::event::FinishReason;
 
 /// Where text goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,15 +57,6 @@ pub(super) enum Origin {
     Prose,
     /// In a value.
     Value(Value),
-}
-
-/// One step of the answer, its text still in bytes.
-#[derive(Debug)]
-pub(super) enum Step {
-    Reasoning(Run),
-    Text(Run),
-    Arguments { index: usize, fragment: String },
-    Event(Event),
 }
 
 /// Whether a mark was dealt with.
@@ -113,6 +105,8 @@ pub(super) struct Machine {
     pub(super) calls: usize,
     /// Length of the mark being read, if it is to be read again when what it stands in turns out to be text.
     pub(super) kept: usize,
+    /// How the answer ends, because a call was cut.
+    pub(super) cut: Option<FinishReason>,
     pub(super) is_finished: bool,
     /// Offset at which the reasoning ended.
     pub(super) reasoning_end: Option<u64>,
@@ -150,6 +144,7 @@ impl Machine {
             cursor: 0,
             calls: 0,
             kept: 0,
+            cut: None,
             is_finished: false,
             reasoning_end: None,
         }
@@ -192,7 +187,7 @@ impl Machine {
 
     /// Takes an added token that is shown; it takes no part in a stop sequence.
     pub(super) fn visible(&mut self, spelling: &[u8]) {
-        if self.is_live() {
+        if self.is_live() && self.json.is_none() {
             self.flush_prose();
             self.restart_gate();
             self.lead = false;
@@ -304,112 +299,9 @@ impl Machine {
             }
         }
     }
-
-    /// Sends text on to where this stage's text goes.
-    pub(super) fn emit(&mut self, bytes: &[u8], at: u64) {
-        if self.stage == Stage::Reasoning {
-            if !self.is_finished {
-                reasoning_run(&mut self.steps).push(bytes, at);
-            }
-        } else if self.invoke.as_ref().is_some_and(|invoke| invoke.started) {
-            self.defer(bytes, at);
-        } else {
-            self.content(bytes, at);
-        }
-    }
-
-    /// Sends on text of the answer.
-    pub(super) fn content(&mut self, bytes: &[u8], at: u64) {
-        if let Some(region) = self.regions.last_mut() {
-            return text_run(&mut region.side).push(bytes, at);
-        }
-        if self.is_finished {
-            return;
-        }
-        let Some(json) = &mut self.json else { return self.show(bytes, at) };
-        let mut value = Run::default();
-        json.push(bytes, at, &mut value);
-        for (bytes, at) in value.segments() {
-            self.show(bytes, at);
-        }
-    }
-
-    /// Appends a step that is no text.
-    pub(super) fn push_step(&mut self, step: Step) {
-        if let Some(region) = self.regions.last_mut() {
-            return append_step(&mut region.side, step);
-        }
-        if self.is_finished {
-            return;
-        }
-        self.restart_gate();
-        if let Some(json) = &mut self.json {
-            let prose = json.release_prose();
-            append_text(&mut self.steps, prose);
-        }
-        append_step(&mut self.steps, step);
-    }
-
-    /// Lets go of what might have begun a stop sequence.
-    pub(super) fn restart_gate(&mut self) {
-        if !self.gate.is_open() && !self.is_finished {
-            let held = self.gate.restart();
-            append_text(&mut self.steps, held);
-        }
-    }
-
-    fn show(&mut self, bytes: &[u8], at: u64) {
-        if self.is_finished {
-            return;
-        }
-        let Some(sequence) = self.gate.push(bytes, at, text_run(&mut self.steps)) else { return };
-        let reason = if self.calls > 0 { FinishReason::ToolCalls } else { FinishReason::Stop };
-        let finish = Finish { reason, stop_sequence: Some(sequence.to_owned()) };
-        self.steps.push(Step::Event(Event::Finish(finish)));
-        self.is_finished = true;
-    }
 }
 
 /// Length of `bytes` before the first that `ends`.
 fn until(bytes: &[u8], ends: impl Fn(u8) -> bool) -> usize {
     bytes.iter().position(|&byte| ends(byte)).unwrap_or(bytes.len())
-}
-
-/// The text at the end of `steps`.
-pub(super) fn text_run(steps: &mut Vec<Step>) -> &mut Run {
-    if !matches!(steps.last(), Some(Step::Text(_))) {
-        steps.push(Step::Text(Run::default()));
-    }
-    match steps.last_mut() {
-        Some(Step::Text(run)) => run,
-        _ => unreachable!("a text was just pushed"),
-    }
-}
-
-/// Appends text that may be empty.
-pub(super) fn append_text(steps: &mut Vec<Step>, run: Run) {
-    if !run.is_empty() {
-        text_run(steps).append(run);
-    }
-}
-
-fn reasoning_run(steps: &mut Vec<Step>) -> &mut Run {
-    if !matches!(steps.last(), Some(Step::Reasoning(_))) {
-        steps.push(Step::Reasoning(Run::default()));
-    }
-    match steps.last_mut() {
-        Some(Step::Reasoning(run)) => run,
-        _ => unreachable!("reasoning was just pushed"),
-    }
-}
-
-fn append_step(steps: &mut Vec<Step>, step: Step) {
-    if let Step::Arguments { index, fragment } = &step
-        && let Some(Step::Arguments { index: last, fragment: before }) = steps.last_mut()
-        && index == last
-    {
-        before.push_str(fragment);
-        return;
-    }
-    steps.push(step);
 }

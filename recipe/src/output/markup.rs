@@ -10,13 +10,16 @@ use super::values::{Object, Value};
 
 impl Machine {
     pub(super) fn mark_in_prose(&mut self, mark: Mark, spelling: &[u8]) -> Handled {
-        let in_json = self.regions.is_empty() && self.json.as_ref().is_some_and(|json| json.is_inside());
+        let in_json = self.regions.is_empty() && self.json.as_ref().is_some_and(super::json_mode::JsonMode::is_inside);
         match mark {
             _ if in_json => self.prose_text(spelling, self.cursor),
             Mark::ThinkingStart if self.is_reasoning() => {}
             Mark::ThinkingEnd => return self.end_thinking(spelling.len()),
             Mark::Open if self.settings.tools => self.open(spelling),
-            Mark::Close if self.settings.tools && self.block != Block::None => return self.close(spelling),
+            // After a call an end tag is a remainder of its markup, wherever it stands.
+            Mark::Close if self.settings.tools && (self.block != Block::None || self.calls > 0) => {
+                return self.close(spelling);
+            }
             _ => self.prose_text(spelling, self.cursor),
         }
         Handled::Done
@@ -57,7 +60,7 @@ impl Machine {
             return Handled::Again;
         }
         if mark == Mark::Close || mark == Mark::Open && !object.is_in_string() {
-            self.end_object(object);
+            self.end_object(&object);
             return Handled::Again;
         }
         self.state = State::Object(object);
@@ -132,13 +135,34 @@ impl Machine {
             (Word::Parameter, true) => self.begin_parameter(&tag),
             (Word::Invoke | Word::Block, true) => self.leave_invoke_at(tag),
             (Word::Invoke, false) => self.begin_invoke(&tag, origin),
-            (Word::Block, false) if !is_own => self.after_tag(),
+            (Word::Block, false) if !is_own => self.repeat_block(tag),
+            // After a call the tag of a parameter is a remainder of its markup.
+            (Word::Parameter, false) if is_own && self.calls > 0 => {
+                self.commit();
+                self.after_tag();
+            }
             (Word::Block | Word::Other, false) if is_own => {
                 self.block = if tag.is_exact_block() { Block::Proper } else { Block::Misspelt };
                 self.after_tag();
             }
             _ => self.refuse_tag(&tag, origin),
         }
+    }
+
+    /// The tag of a block follows that of another: with text between them, the first was a mention.
+    fn repeat_block(&mut self, tag: Tag) {
+        if self.regions.last().is_some_and(|region| region.has_prose) {
+            self.restart_region(tag);
+        } else {
+            self.after_tag();
+        }
+    }
+
+    /// The innermost region up to `tag` is text; the tag itself may be meant.
+    fn restart_region(&mut self, tag: Tag) {
+        self.rollback(self.regions.len() - 1, tag.raw.len());
+        self.begin_region(&tag.raw);
+        self.open_tag(tag, Origin::Region);
     }
 
     /// The tag of a call or block stands in a call.
@@ -152,8 +176,7 @@ impl Machine {
             self.invoke = None;
             return self.begin_invoke(&tag, Origin::Prose);
         } else {
-            // What came before was a mention; the tag itself may be meant.
-            self.rollback(self.regions.len() - 1, tag.raw.len());
+            return self.restart_region(tag);
         }
         self.begin_region(&tag.raw);
         self.open_tag(tag, Origin::Region);
@@ -169,7 +192,8 @@ impl Machine {
             }
             return;
         }
-        let ends_block = word == Word::Block || word == Word::Other && self.block != Block::Bare;
+        let has_opener = matches!(self.block, Block::Proper | Block::Misspelt);
+        let ends_block = word == Word::Block || word == Word::Other && has_opener;
         match origin {
             Origin::Region if ends_block => {
                 self.commit();

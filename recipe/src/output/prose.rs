@@ -89,7 +89,7 @@ impl Machine {
                 }
                 return;
             }
-            if bytes == b"{" && self.invoke.as_ref().is_some_and(|invoke| invoke.is_unread()) {
+            if bytes == b"{" && self.invoke.as_ref().is_some_and(super::calls::Invoke::is_unread) {
                 return self.begin_object(bytes, at);
             }
             if self.refuses_prose() {
@@ -120,17 +120,21 @@ impl Machine {
         }
     }
 
-    /// A tag ends here.
+    /// A tag ends here. Newlines after an opening tag are dropped if they would begin the answer.
     pub(super) fn after_tag(&mut self) {
         self.prose.take();
         self.prose.is_fresh = true;
-        self.lead = false;
         self.fence.interrupt();
+        if self.regions.is_empty() {
+            self.restart_gate();
+        }
     }
 
     fn prose_newline(&mut self, at: u64) {
-        if self.lead && self.prose.is_empty() && self.regions.is_empty() {
-            self.restart_gate();
+        if self.lead && self.prose.is_empty() {
+            if self.regions.is_empty() {
+                self.restart_gate();
+            }
             return;
         }
         let closes = self.fence.newline();
@@ -159,7 +163,7 @@ impl Machine {
         }
     }
 
-    /// Whether the answer stands in reasoning, with nothing undecided.
+    /// Whether the answer stands in reasoning.
     pub(super) fn is_reasoning(&self) -> bool {
         self.stage == Stage::Reasoning
     }

@@ -6,8 +6,9 @@
 
 use super::fence::FenceTracker;
 use super::lexer::Broken;
-use super::machine::{Block, Machine, Stage, State, Step};
+use super::machine::{Block, Machine, Stage, State};
 use super::run::Run;
+use super::sink::Step;
 
 /// Most bytes held before a call starts; past that they are text.
 const START_LIMIT: usize = 1 << 17;
@@ -85,8 +86,8 @@ impl Machine {
             calls: self.calls,
             fence: self.fence.clone(),
         });
+        self.lead |= self.is_reasoning();
         self.stage = Stage::Content;
-        self.lead = false;
     }
 
     /// Notes bytes in all regions.
@@ -163,7 +164,9 @@ impl Machine {
             Mode::Complete | Mode::Fence if length > HOLD_LIMIT => {
                 self.fence.leave();
                 let mut inner = self.regions.split_off(1);
-                inner.iter_mut().for_each(|region| region.fence.leave());
+                for region in &mut inner {
+                    region.fence.leave();
+                }
                 self.commit();
                 self.regions = inner;
             }

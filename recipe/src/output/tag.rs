@@ -162,7 +162,7 @@ impl Tag {
         let mut rest = self.text.as_slice();
         while let Some(equals) = rest.iter().position(|&byte| byte == b'=') {
             let (before, after) = (&rest[..equals], &rest[equals + 1..]);
-            let key = before.rsplit(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default();
+            let key = before.rsplit(u8::is_ascii_whitespace).next().unwrap_or_default();
             let (value, tail, quoted) = attribute_value(after)?;
             if key == name.as_bytes() {
                 return Some((String::from_utf8_lossy(value).into_owned(), quoted));

@@ -5,9 +5,10 @@
 
 use super::calls::Invoke;
 use super::json_mode::Scanner;
-use super::machine::{Machine, Origin, State, Step};
+use super::machine::{Machine, Origin, State};
 use super::region::HOLD_LIMIT;
 use super::run::Run;
+use super::sink::Step;
 use super::tag::Tag;
 use crate::event::Event;
 use crate::json;
@@ -95,10 +96,7 @@ impl Machine {
 
     /// Sends on what the open value has gathered.
     pub(super) fn settle_value(&mut self) {
-        let value = match &mut self.state {
-            State::Value(value) | State::Tag(_, Origin::Value(value)) => value,
-            _ => return,
-        };
+        let (State::Value(value) | State::Tag(_, Origin::Value(value))) = &mut self.state else { return };
         if matches!(value.kind, Kind::Text) {
             let text = std::mem::take(&mut value.text);
             self.push_arguments(escaped(&text));
@@ -146,31 +144,28 @@ impl Machine {
         if (is_complete || object.text.len() > HOLD_LIMIT)
             && let State::Object(object) = std::mem::replace(&mut self.state, State::Prose)
         {
-            self.end_object(object);
+            self.end_object(&object);
         }
     }
 
     /// The object is read as far as it goes; if it is none, its text is prose.
-    pub(super) fn end_object(&mut self, object: Object) {
-        match json::parse(object.text.bytes()) {
-            Ok(json::Value::Object(members)) => {
-                let is_unique = members.is_empty() || members.len() == object.members + 1;
-                let mut fragment = String::new();
-                if is_unique {
-                    fragment.push_str(&String::from_utf8_lossy(object.text.bytes()));
-                } else {
-                    json::write_compact(&json::Value::Object(members), &mut fragment);
-                }
-                self.push_arguments(fragment);
-                if let Some(invoke) = &mut self.invoke {
-                    invoke.is_whole = true;
-                }
-                self.after_tag();
+    pub(super) fn end_object(&mut self, object: &Object) {
+        if let Ok(json::Value::Object(members)) = json::parse(object.text.bytes()) {
+            let is_unique = members.is_empty() || members.len() == object.members + 1;
+            let mut fragment = String::new();
+            if is_unique {
+                fragment.push_str(&String::from_utf8_lossy(object.text.bytes()));
+            } else {
+                json::write_compact(&json::Value::Object(members), &mut fragment);
             }
-            _ => {
-                self.prose.is_fresh = false;
-                self.replay(&object.text);
+            self.push_arguments(fragment);
+            if let Some(invoke) = &mut self.invoke {
+                invoke.is_whole = true;
             }
+            self.after_tag();
+        } else {
+            self.prose.is_fresh = false;
+            self.replay(&object.text);
         }
     }
 }

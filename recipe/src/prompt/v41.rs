@@ -137,7 +137,7 @@ fn user_turn<'a>(run: &[Message<'a>], call_places: &HashMap<&str, usize>, writer
         }
         match message {
             Message::Tool { call_id: Some(_), .. } => {
-                results.by_ref().take(1).for_each(|content| tool_result(content, writer))
+                results.by_ref().take(1).for_each(|content| tool_result(content, writer));
             }
             Message::Tool { call_id: None, content } => tool_result(content, writer),
             Message::User { content } => writer.content(content),

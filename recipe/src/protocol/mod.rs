@@ -20,9 +20,9 @@ pub use shared::thinking::MissingReasoning;
 /// A wire protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Protocol {
-    /// `OpenAI` Chat Completions.
+    /// OpenAI Chat Completions.
     ChatCompletions,
-    /// `OpenAI` Responses.
+    /// OpenAI Responses.
     Responses,
     /// Anthropic Messages.
     Messages,

@@ -1,4 +1,4 @@
-//! Log probability entries, as both `OpenAI` protocols print them.
+//! Log probability entries, as both OpenAI protocols print them.
 //!
 //! Must not choose entries: that is the parser's work. Costs one vocabulary look-up per printed token.
 

@@ -1,4 +1,4 @@
-//! The error envelope of `OpenAI`'s APIs: `{"error": {message, type, param, code}}`.
+//! The error envelope of OpenAI's APIs: `{"error": {message, type, param, code}}`.
 
 use super::json_object::write_object;
 use crate::error::Error;
@@ -16,7 +16,7 @@ pub(in crate::protocol) fn write_envelope(error: &Error, out: &mut String) {
     });
 }
 
-/// The word that `OpenAI` uses for errors of a status.
+/// The word that OpenAI uses for errors of a status.
 fn kind(status: u16) -> &'static str {
     match status {
         401 => "authentication_error",

@@ -1,4 +1,4 @@
-//! `OpenAI` Chat Completions.
+//! OpenAI Chat Completions.
 
 mod convert;
 mod error;
