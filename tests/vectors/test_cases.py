@@ -12,10 +12,16 @@ from tests.vectors import case_rows, run
 
 ROWS = {row["id"]: row for row in run.rows(Path(__file__).parent / "cases.jsonl")}
 DECODE = [id for id, row in ROWS.items() if row["kind"] == "decode"]
+ENCODE = [id for id, row in ROWS.items() if row["kind"] == "encode"]
 
 
 @pytest.mark.parametrize("id", DECODE)
 def test_decode_case(id: str) -> None:
+    assert case_rows.check(ROWS[id]) is None
+
+
+@pytest.mark.parametrize("id", ENCODE)
+def test_encode_case(id: str) -> None:
     assert case_rows.check(ROWS[id]) is None
 
 
