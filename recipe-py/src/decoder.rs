@@ -47,7 +47,7 @@ impl Decoder {
     fn new(
         py: Python<'_>,
         protocol: &str,
-        parsing: PyRef<'_, Parsing>,
+        parsing: &Bound<'_, Parsing>,
         id: String,
         model: String,
         created: u64,
@@ -65,7 +65,7 @@ impl Decoder {
         special_tokens: Option<BTreeMap<String, String>>,
     ) -> PyResult<Self> {
         let protocol = errors::protocol(protocol)?;
-        let mut parsing = parsing.0.clone();
+        let mut parsing = parsing.get().0.clone();
         parsing.declared_tools = tools.or(parsing.declared_tools);
         parsing.top_logprobs = top_logprobs.or(parsing.top_logprobs);
         let echo = match echo {
@@ -150,7 +150,7 @@ impl Decoder {
         self.bytes(py, bytes)
     }
 
-    /// Ends a choice: "stop", "length", "content_filter", or None where the backend ended without a word.
+    /// Ends a choice: `stop`, `length`, `content_filter`, or None where the backend ended without a word.
     #[pyo3(signature = (reason, choice=0))]
     fn finish<'py>(&mut self, py: Python<'py>, reason: Option<&str>, choice: usize) -> PyResult<Bound<'py, PyBytes>> {
         let reason = match reason {

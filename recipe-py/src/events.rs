@@ -18,7 +18,7 @@ pub(crate) enum Event {
     CallParameterDropped { index: usize, name: String, value: String },
     /// A tool call ends; `complete` tells whether its arguments are whole.
     CallEnd { index: usize, complete: bool },
-    /// The answer ends: "stop", "tool_calls", "length" or "content_filter".
+    /// The answer ends: `stop`, `tool_calls`, `length` or `content_filter`.
     Finish { reason: String, stop_sequence: Option<String> },
 }
 

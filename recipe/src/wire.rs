@@ -39,7 +39,7 @@ pub(crate) struct Node<'p, 'v> {
     pub(crate) path: &'p Path<'p>,
 }
 
-impl<'p, 'v> Node<'p, 'v> {
+impl<'v> Node<'_, 'v> {
     /// An error of kind `code` here.
     pub(crate) fn fault(&self, code: ErrorCode, values: &[(&str, &dyn fmt::Display)]) -> Error {
         Error::new(code, self.path.to_string(), values)

@@ -73,7 +73,7 @@ fn responses_faults_name_their_fields() {
                 "input",
             ),
             (
-                "'input':[{'type':'function_call','call_id':'a','name':'f','arguments':'{}'},{'type':'other'}]",
+                "'input':[{'type':'function_call','call_id':'a','name':'f','arguments':'{}'},{'type':'web_search_call'}]",
                 "calls_not_answered",
                 "input[1]",
             ),

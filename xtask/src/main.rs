@@ -22,14 +22,19 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let files = schemas::all().into_iter().chain(errors::all());
-    let stale: Vec<&str> = files.filter_map(|file| write(&root, &file, check)).collect();
+    let stale = generate(check);
     if check && !stale.is_empty() {
         eprintln!("stale: {} (run `cargo xtask generate` and commit)", stale.join(", "));
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
+}
+
+/// Writes all files unless `check` is set, and gives the paths of those that were stale.
+fn generate(check: bool) -> Vec<&'static str> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let files = schemas::all().into_iter().chain(errors::all());
+    files.filter_map(|file| write(&root, &file, check)).collect()
 }
 
 /// Writes a file unless `check` is set, and gives its path if it was stale.
@@ -44,4 +49,12 @@ fn write(root: &Path, file: &Generated, check: bool) -> Option<&'static str> {
         println!("wrote {}", file.path);
     }
     Some(file.path)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn committed_files_are_current() {
+        assert_eq!(super::generate(true), [""; 0], "run `cargo xtask generate` and commit");
+    }
 }

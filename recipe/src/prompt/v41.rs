@@ -88,6 +88,9 @@ fn turns<'a>(conversation: &Conversation<'a>, writer: &mut Writer<'_, 'a>) {
                 added_tools(tools, writer);
             }
             Message::LatestReminder { content } => {
+                // Of reminders in a row the model sees the first only.
+                let reminds = |message: &&Message<'_>| matches!(message, Message::LatestReminder { .. });
+                length = rest.iter().take_while(reminds).count();
                 writer.special(Special::LatestReminder);
                 writer.content(content);
             }

@@ -1,19 +1,19 @@
-//! Chat Completions request → conversation.
+//! Chat Completions request → conversation: the settings and the tools. The messages are in `messages`.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 
-use crate::conversation::{AssistantMessage, Content, Conversation, Message, Part, ResponseFormat, Tool, ToolCall};
+use crate::conversation::{Conversation, ResponseFormat, Tool};
 use crate::error::{Error, ErrorCode};
 use crate::json::Value;
-use crate::model::Version;
 use crate::protocol::request::{Prepared, ReadOptions};
+use crate::protocol::shared::content::TextOr;
 use crate::protocol::shared::sampling::{RequestedSampling, check_range, check_stop};
 use crate::protocol::shared::tools::{Choice, Declaration};
-use crate::protocol::shared::{images, schema, thinking, tools};
+use crate::protocol::shared::{schema, thinking, tools};
 use crate::wire::{Node, Path, Wire};
 
-use super::request::{self as wire, ChatContent, ChatMessage, ChatRequest, ChatToolChoice, ContentPart, Stop};
+use super::messages;
+use super::request::{self as wire, ChatMessage, ChatRequest, ChatToolChoice};
 
 /// Most answers to one request.
 const MOST_CHOICES: u8 = 1;
@@ -27,7 +27,7 @@ pub(crate) fn read<'v>(body: &'v Value<'v>, options: &ReadOptions) -> Result<Pre
     let version = options.version(node, request.model)?;
     let (thinking, effort) =
         thinking::resolve(request.thinking.as_ref(), request.reasoning_effort, options.default_thinking);
-    let messages = messages(&request, version)?;
+    let messages = messages::read(&request, version)?;
     let mut conversation = Conversation { messages, thinking, effort, ..Conversation::default() };
     let declares_tools = request.tools.as_ref().is_some_and(|tools| !tools.is_empty());
     thinking::settle_history(
@@ -78,9 +78,9 @@ fn stop_sequences(request: &ChatRequest<'_>) -> Result<Vec<String>, Error> {
     let path = Path::Key(&Path::Root, "stop");
     match &request.stop {
         None => Ok(Vec::new()),
-        Some(Stop::One("")) => Err(Error::new(ErrorCode::EmptyString, "stop", &[])),
-        Some(Stop::One(text)) => Ok(vec![(*text).to_owned()]),
-        Some(Stop::Several(texts)) => check_stop(texts.clone(), &path),
+        Some(TextOr::Text("")) => Err(Error::new(ErrorCode::EmptyString, "stop", &[])),
+        Some(TextOr::Text(text)) => Ok(vec![(*text).to_owned()]),
+        Some(TextOr::Parts(texts)) => check_stop(texts.clone(), &path),
     }
 }
 
@@ -172,25 +172,25 @@ fn response_format<'v>(
     }
 }
 
-/// The declared tools. Names are checked whatever the choice; schemas only if the tools are to be shown.
+/// The declared tools. The form of names is checked whatever the choice; all else only if the tools are to be shown.
 fn declared_tools<'v>(request: &ChatRequest<'v>, choice: Choice<'_>) -> Result<Vec<Tool<'v>>, Error> {
     let path = Path::Key(&Path::Root, "tools");
     let declared = request.tools.as_deref().unwrap_or_default();
     for (index, tool) in declared.iter().enumerate() {
         let item = Path::Index(&path, index);
         let function = Path::Key(&item, "function");
-        tools::check_name(Node { value: tool.function.name, path: &Path::Key(&function, "name") })?;
+        tools::check_name(tool.function.name, &Path::Key(&function, "name"))?;
     }
-    tools::check_unique(declared.iter().filter_map(|tool| tool.function.name.as_str()), &path)?;
     if choice == Choice::None {
         return Ok(Vec::new());
     }
+    tools::check_unique(declared.iter().map(|tool| tool.function.name), &path)?;
     let convert = |(index, tool): (usize, &wire::ChatTool<'v>)| {
         let item = Path::Index(&path, index);
         let function = Path::Key(&item, "function");
         let parameters = Path::Key(&function, "parameters");
         Declaration {
-            name: tool.function.name.as_str().unwrap_or_default().into(),
+            name: tool.function.name.into(),
             description: tool.function.description.map(Cow::Borrowed),
             parameters: tool.function.parameters.map(|value| Node { value, path: &parameters }),
             strict: tool.function.strict,
@@ -199,137 +199,4 @@ fn declared_tools<'v>(request: &ChatRequest<'v>, choice: Choice<'_>) -> Result<V
         .into_tool()
     };
     declared.iter().enumerate().map(convert).collect()
-}
-
-fn messages<'v>(request: &ChatRequest<'v>, version: Version) -> Result<Vec<Message<'v>>, Error> {
-    let path = Path::Key(&Path::Root, "messages");
-    if request.messages.is_empty() {
-        return Err(Error::new(ErrorCode::EmptyArray, "messages", &[]));
-    }
-    let mut converted = Vec::with_capacity(request.messages.len());
-    let mut open_calls = HashSet::new();
-    for (index, message) in request.messages.iter().enumerate() {
-        let place = MessagePlace { path: Path::Index(&path, index), index, version };
-        if !matches!(message, ChatMessage::Tool(_)) {
-            open_calls.clear();
-        }
-        match message {
-            ChatMessage::System(message) => {
-                let content = place.content(&message.content)?;
-                if !content.is_empty() {
-                    converted.push(Message::System { content, tools: Vec::new() });
-                }
-            }
-            ChatMessage::User(message) => converted.push(Message::User { content: place.content(&message.content)? }),
-            ChatMessage::LatestReminder(message) => {
-                converted.push(Message::LatestReminder { content: message.content.into() });
-            }
-            ChatMessage::Assistant(message) => {
-                let turn = place.assistant(message)?;
-                open_calls = place.check_results(message, &request.messages[index + 1..])?;
-                converted.push(Message::Assistant(turn));
-            }
-            ChatMessage::Tool(message) => {
-                if !open_calls.remove(message.tool_call_id) {
-                    return Err(place.fault("tool_call_id", ErrorCode::UnexpectedToolResult, &message.tool_call_id));
-                }
-                let content = place.content(&message.content)?;
-                converted.push(Message::Tool { call_id: Some(message.tool_call_id.into()), content });
-            }
-        }
-    }
-    Ok(converted)
-}
-
-/// One message of the request and what is needed to read it.
-struct MessagePlace<'p> {
-    path: Path<'p>,
-    index: usize,
-    version: Version,
-}
-
-impl MessagePlace<'_> {
-    fn fault(&self, key: &str, code: ErrorCode, found: &dyn std::fmt::Display) -> Error {
-        Error::new(code, Path::Key(&self.path, key).to_string(), &[("found", found)])
-    }
-
-    fn assistant<'v>(&self, message: &wire::AssistantMessage<'v>) -> Result<AssistantMessage<'v>, Error> {
-        if message.tool_calls.as_ref().is_some_and(Vec::is_empty) {
-            return Err(Error::new(ErrorCode::EmptyArray, Path::Key(&self.path, "tool_calls").to_string(), &[]));
-        }
-        let content = match &message.content {
-            Some(content) => self.content(content)?,
-            None if message.tool_calls.is_some() => Content::EMPTY,
-            None => return Err(Error::new(ErrorCode::MissingContent, self.path.to_string(), &[])),
-        };
-        if content.0.iter().any(|part| matches!(part, Part::Image(_))) {
-            return Err(Error::new(ErrorCode::MisplacedImage, Path::Key(&self.path, "content").to_string(), &[]));
-        }
-        let calls = message.tool_calls.iter().flatten().map(|call| ToolCall {
-            id: Some(call.id.into()),
-            name: call.function.name.into(),
-            arguments: call.function.arguments.into(),
-        });
-        Ok(AssistantMessage {
-            content,
-            reasoning: message.reasoning_content.map(Cow::Borrowed),
-            calls: calls.collect(),
-            prefix: message.prefix == Some(true),
-            thinking_closed: false,
-        })
-    }
-
-    /// Checks that the calls of a message have their results right after it, and gives the ids of the calls.
-    fn check_results<'v>(
-        &self,
-        message: &wire::AssistantMessage<'v>,
-        after: &[ChatMessage<'v>],
-    ) -> Result<HashSet<&'v str>, Error> {
-        let calls = message.tool_calls.as_deref().unwrap_or_default();
-        let mut ids = HashSet::with_capacity(calls.len());
-        for call in calls {
-            if !ids.insert(call.id) {
-                return Err(self.fault("tool_calls", ErrorCode::DuplicateCallId, &call.id));
-            }
-        }
-        let results = after.iter().map_while(|message| match message {
-            ChatMessage::Tool(result) => Some(result.tool_call_id),
-            _ => None,
-        });
-        let answered: HashSet<&str> = results.take(calls.len()).collect();
-        match calls.iter().find(|call| !answered.contains(call.id)) {
-            Some(call) => Err(self.fault("tool_calls", ErrorCode::MissingToolResult, &call.id)),
-            None => Ok(ids),
-        }
-    }
-
-    fn content<'v>(&self, content: &ChatContent<'v>) -> Result<Content<'v>, Error> {
-        let parts = match content {
-            ChatContent::Text(text) => return Ok((*text).into()),
-            ChatContent::Parts(parts) => parts,
-        };
-        let path = Path::Key(&self.path, "content");
-        let convert = |(index, part)| self.part(part, &Path::Index(&path, index));
-        Ok(Content::joined(parts.iter().enumerate().map(convert).collect::<Result<Vec<_>, _>>()?))
-    }
-
-    fn part<'v>(&self, part: &ContentPart<'v>, path: &Path<'_>) -> Result<Part<'v>, Error> {
-        let place = format!(".messages[{}]", self.index);
-        match part {
-            ContentPart::Text(part) => Ok(Part::Text(part.text.into())),
-            ContentPart::ImageUrl(part) => {
-                let wrapper = Path::Key(path, "image_url");
-                let url = images::Location { text: part.image_url.url, path: &Path::Key(&wrapper, "url") };
-                images::from_url(url, part.image_url.detail.into(), place, self.version)
-            }
-            ContentPart::File(part) => {
-                let data = Path::Key(path, "file_data");
-                let file = images::File {
-                    id: part.file_id,
-                    data: part.file_data.map(|text| images::Location { text, path: &data }),
-                };
-                images::from_file(&file, path, place, self.version)
-            }
-        }
-    }
 }

@@ -2,6 +2,7 @@
 
 mod convert;
 mod error;
+mod messages;
 mod request;
 mod response;
 mod stream;

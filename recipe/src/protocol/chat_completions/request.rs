@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::json::Value;
+use crate::protocol::shared::content::TextOr;
 use crate::protocol::shared::images::DetailWord;
 use crate::protocol::shared::thinking::{EffortWord, Thinking};
 use crate::wire::{Node, Wire, schema_object, wire_object, wire_tagged, wire_words};
@@ -22,7 +23,7 @@ wire_object! {
         /// Number of answers.
         n: Option<u8>,
         /// Up to 16 texts that end the answer.
-        stop: Option<Stop<'v>>,
+        stop: Option<TextOr<'v, &'v str>>,
         /// Whether the answer is streamed.
         stream: Option<bool>,
         /// Settings of the stream.
@@ -80,7 +81,9 @@ wire_object! {
     /// A message of text and images.
     pub(crate) struct TextMessage<'v> {
         /// What was said.
-        content: ChatContent<'v>,
+        content: TextOr<'v, ContentPart<'v>>,
+        /// Accepted, without effect.
+        name: Option<&'v str>,
     }
 }
 
@@ -88,13 +91,15 @@ wire_object! {
     /// A turn of the model.
     pub(crate) struct AssistantMessage<'v> {
         /// What it said; may be left out beside calls.
-        content: Option<ChatContent<'v>>,
+        content: Option<TextOr<'v, ContentPart<'v>>>,
         /// What it thought.
         reasoning_content: Option<&'v str>,
         /// Which tools it called.
         tool_calls: Option<Vec<ChatToolCall<'v>>>,
         /// Whether the model is to continue this message.
         prefix: Option<bool>,
+        /// Accepted, without effect.
+        name: Option<&'v str>,
     }
 }
 
@@ -102,7 +107,7 @@ wire_object! {
     /// The result of a call.
     pub(crate) struct ToolMessage<'v> {
         /// What the tool returned.
-        content: ChatContent<'v>,
+        content: TextOr<'v, ContentPart<'v>>,
         /// Which call it answers.
         tool_call_id: &'v str,
     }
@@ -160,7 +165,7 @@ wire_object! {
     /// A declared function.
     pub(crate) struct DeclaredFunction<'v> {
         /// Up to 128 letters, digits, `_` and `-`.
-        name: &'v Value<'v>,
+        name: &'v str,
         /// What it does.
         description: Option<&'v str>,
         /// JSON Schema of its arguments.
@@ -200,6 +205,8 @@ wire_object! {
 wire_object! {
     /// The wrapper of a schema.
     pub(crate) struct JsonSchema<'v> {
+        /// Accepted, without effect.
+        name: Option<&'v str>,
         /// The schema.
         schema: &'v Value<'v>,
         /// Whether the schema must be one that can be enforced in full.
@@ -260,53 +267,8 @@ wire_object! {
         file_id: Option<&'v str>,
         /// A data URL in base64.
         file_data: Option<&'v str>,
-    }
-}
-
-/// Content: text, or a list of parts.
-#[derive(Debug, Clone)]
-pub(crate) enum ChatContent<'v> {
-    /// Text.
-    Text(&'v str),
-    /// Parts.
-    Parts(Vec<ContentPart<'v>>),
-}
-
-impl<'v> Wire<'v> for ChatContent<'v> {
-    fn read(node: Node<'_, 'v>) -> Result<Self, Error> {
-        match node.value {
-            Value::String(text) => Ok(ChatContent::Text(text)),
-            Value::Array(_) => Vec::read(node).map(ChatContent::Parts),
-            _ => Err(node.wrong_type("a string or an array of parts")),
-        }
-    }
-
-    fn schema() -> Value<'static> {
-        let kinds = vec![<&str>::schema(), Vec::<ContentPart<'_>>::schema()];
-        schema_object([("anyOf", Value::Array(kinds))])
-    }
-}
-
-/// Stop sequences: one, or a list.
-#[derive(Debug, Clone)]
-pub(crate) enum Stop<'v> {
-    /// One.
-    One(&'v str),
-    /// Several.
-    Several(Vec<&'v str>),
-}
-
-impl<'v> Wire<'v> for Stop<'v> {
-    fn read(node: Node<'_, 'v>) -> Result<Self, Error> {
-        match node.value {
-            Value::String(text) => Ok(Stop::One(text)),
-            Value::Array(_) => Vec::read(node).map(Stop::Several),
-            _ => Err(node.wrong_type("a string or an array of strings")),
-        }
-    }
-
-    fn schema() -> Value<'static> {
-        schema_object([("anyOf", Value::Array(vec![<&str>::schema(), Vec::<&str>::schema()]))])
+        /// Accepted, without effect.
+        filename: Option<&'v str>,
     }
 }
 

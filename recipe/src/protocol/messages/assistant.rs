@@ -88,11 +88,11 @@ impl<'v> Reader<'_, 'v> {
 
 fn think<'v>(reasoning: &mut Option<Cow<'v, str>>, more: &'v str) {
     match reasoning {
-        Some(so_far) if !so_far.is_empty() => {
+        Some(so_far) => {
             let so_far = so_far.to_mut();
             so_far.push_str(JOINER);
             so_far.push_str(more);
         }
-        _ => *reasoning = Some(more.into()),
+        None => *reasoning = Some(more.into()),
     }
 }

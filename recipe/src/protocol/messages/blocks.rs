@@ -16,13 +16,13 @@ wire_tagged! {
         /// What the model thought.
         Thinking(ThinkingBlock<'v>) = "thinking",
         /// A call that a server ran.
-        ServerToolUse(ServerBlock<'v>) = "server_tool_use",
+        ServerToolUse(ToolUseBlock<'v>) = "server_tool_use",
         /// A call.
         ToolUse(ToolUseBlock<'v>) = "tool_use",
         /// The result of a call.
         ToolResult(ToolResultBlock<'v>) = "tool_result",
         /// The result of a search that a server ran.
-        WebSearchToolResult(ServerBlock<'v>) = "web_search_tool_result",
+        WebSearchToolResult(ServerResultBlock<'v>) = "web_search_tool_result",
         /// Shows a deferred tool from here on.
         ToolAddition(ToolAdditionBlock<'v>) = "tool_addition",
     }
@@ -131,8 +131,16 @@ wire_object! {
 wire_object! {
     /// A document.
     pub(crate) struct DocumentBlock<'v> {
-        /// Where it comes from; only `media_type` is read.
-        source: Option<&'v Value<'v>>,
+        /// Where it comes from.
+        source: DocumentSource<'v>,
+    }
+}
+
+wire_object! {
+    /// Where a document comes from, of which only its kind is read.
+    pub(crate) struct DocumentSource<'v> {
+        /// Its kind.
+        media_type: Option<&'v str>,
     }
 }
 
@@ -147,8 +155,13 @@ wire_object! {
 }
 
 wire_object! {
-    /// A call or a result of a server tool. It is left out or refused, whatever it holds.
-    pub(crate) struct ServerBlock<'v> {}
+    /// The result of a server tool. It is left out or refused, whatever it holds.
+    pub(crate) struct ServerResultBlock<'v> {
+        /// Which call it answers.
+        tool_use_id: &'v str,
+        /// What the tool returned.
+        content: &'v Value<'v>,
+    }
 }
 
 wire_object! {
@@ -170,6 +183,8 @@ wire_object! {
         tool_use_id: &'v str,
         /// What the tool returned.
         content: Option<TextOr<'v, ResultBlock<'v>>>,
+        /// Accepted, without effect.
+        is_error: Option<bool>,
     }
 }
 

@@ -12,7 +12,7 @@ use crate::protocol::shared::{schema, thinking, tools as shared_tools};
 use crate::wire::{Node, Path, Wire};
 
 use super::blocks::Block;
-use super::request::{MessagesRequest, OutputFormat, SystemBlock};
+use super::request::{MessagesRequest, OutputFormat, Role, SystemBlock};
 use super::tools::{self, DeclaredTools};
 use super::transcript;
 
@@ -27,7 +27,7 @@ pub(crate) fn read<'v>(body: &'v Value<'v>, options: &ReadOptions) -> Result<Pre
     let effort = request.output_config.as_ref().and_then(|config| config.effort);
     let (thinking, effort) = thinking::resolve(request.thinking.as_ref(), effort, options.default_thinking);
     let web_search = options.messages_web_search;
-    let choice = tools::choice(&request, web_search)?;
+    let choice = tools::choice(&request, web_search);
     let mut warnings = Vec::new();
     let declared = DeclaredTools::read(&request, version, web_search, choice, &mut warnings)?;
     let mut messages: Vec<Message<'v>> = request.system.as_ref().map(instructions).into_iter().collect();
@@ -61,13 +61,13 @@ pub(crate) fn read<'v>(body: &'v Value<'v>, options: &ReadOptions) -> Result<Pre
 
 /// A last message of the model is one that it is to continue: in its reasoning, if that is what it ends with.
 fn continue_last(conversation: &mut Conversation<'_>, request: &MessagesRequest<'_>) {
+    let Some(last) = request.messages.last().filter(|message| message.role == Role::Assistant) else { return };
     if let Some(Message::Assistant(turn)) = conversation.messages.last_mut() {
         turn.prefix = true;
-        let ends_in_thinking = request.messages.last().is_some_and(|message| match &message.content {
-            TextOr::Text(_) => false,
-            TextOr::Parts(blocks) => matches!(blocks.last(), Some(Block::Thinking(_))),
-        });
-        turn.thinking_closed = !ends_in_thinking;
+        turn.thinking_closed = match &last.content {
+            TextOr::Text(_) => true,
+            TextOr::Parts(blocks) => !matches!(blocks.last(), Some(Block::Thinking(_))),
+        };
     }
 }
 

@@ -30,15 +30,12 @@ impl<'v> Reader<'_, 'v> {
 
 /// What is shown of a document.
 pub(super) fn document<'v>(block: &DocumentBlock<'v>) -> Part<'v> {
-    let media_type = block.source.and_then(|source| source.get("media_type")?.as_str()).unwrap_or("unknown");
+    let media_type = block.source.media_type.unwrap_or("unknown");
     Part::Text(format!("[Unsupported document type: {media_type}]").into())
 }
 
 /// Later instructions, for a version that knows instructions only at the start.
 pub(super) fn reminder(content: Content<'_>) -> Content<'_> {
-    if content.is_empty() {
-        return content;
-    }
     let open = Part::Text("<system-reminder>\n".into());
     let close = Part::Text("\n</system-reminder>".into());
     Content([open].into_iter().chain(content.0).chain([close]).collect())

@@ -1,9 +1,10 @@
 //! The Messages request body, field by field. What messages hold is in `blocks`.
 
+use crate::error::Error;
 use crate::json::Value;
 use crate::protocol::shared::content::TextOr;
 use crate::protocol::shared::thinking::{EffortWord, Thinking};
-use crate::wire::{wire_object, wire_tagged, wire_words};
+use crate::wire::{Node, Wire, schema_object, wire_object, wire_tagged, wire_words};
 
 use super::blocks::{Block, TextBlock};
 
@@ -69,16 +70,36 @@ wire_tagged! {
     }
 }
 
+/// A declared tool.
+#[derive(Debug, Clone)]
+pub(crate) enum MessagesTool<'v> {
+    /// A tool that the client runs.
+    Client(ClientTool<'v>),
+    /// A tool that a server runs: one that has a type.
+    Server(ServerTool<'v>),
+}
+
+impl<'v> Wire<'v> for MessagesTool<'v> {
+    fn read(node: Node<'_, 'v>) -> Result<Self, Error> {
+        match node.object()?.get("type") {
+            None => ClientTool::read(node).map(Self::Client),
+            Some(_) => ServerTool::read(node).map(Self::Server),
+        }
+    }
+
+    fn schema() -> Value<'static> {
+        schema_object([("anyOf", Value::Array(vec![ClientTool::schema(), ServerTool::schema()]))])
+    }
+}
+
 wire_object! {
-    /// A declared tool.
-    pub(crate) struct MessagesTool<'v> {
-        /// Only server tools have a type.
-        kind as "type": Option<&'v str>,
+    /// A tool that the client runs.
+    pub(crate) struct ClientTool<'v> {
         /// Up to 128 letters, digits, `_` and `-`.
-        name: Option<&'v Value<'v>>,
+        name: &'v str,
         /// What it does.
         description: Option<&'v str>,
-        /// JSON Schema of its arguments; required but for server tools.
+        /// JSON Schema of its arguments; may be left out only if the choice hides the tools.
         input_schema: Option<&'v Value<'v>>,
         /// Whether its schema is shown only when something refers to it.
         defer_loading: Option<bool>,
@@ -86,29 +107,50 @@ wire_object! {
 }
 
 wire_object! {
-    /// Whether the model must, may or must not call tools.
-    pub(crate) struct MessagesToolChoice<'v> {
-        /// The kind of choice.
-        kind as "type": ChoiceType,
-        /// Which tool, for the kind `tool`.
+    /// A tool that a server runs.
+    pub(crate) struct ServerTool<'v> {
+        /// Which tool, with a date.
+        kind as "type": &'v str,
+        /// Accepted, without effect.
         name: Option<&'v str>,
+    }
+}
+
+wire_tagged! {
+    /// Whether the model must, may or must not call tools.
+    pub(crate) enum MessagesToolChoice<'v> by "type" {
+        /// The model decides.
+        Auto(OpenChoice<'v>) = "auto",
+        /// As `auto`.
+        Any(OpenChoice<'v>) = "any",
+        /// The named one.
+        Tool(NamedChoice<'v>) = "tool",
+        /// None.
+        None(NoChoice<'v>) = "none",
+    }
+}
+
+wire_object! {
+    /// A choice among all tools.
+    pub(crate) struct OpenChoice<'v> {
         /// Accepted, without effect.
         disable_parallel_tool_use: Option<bool>,
     }
 }
 
-wire_words! {
-    /// Kinds of tool choice.
-    pub(crate) enum ChoiceType {
-        /// The model decides.
-        Auto = "auto",
-        /// As `auto`.
-        Any = "any",
-        /// The named one.
-        Tool = "tool",
-        /// None.
-        None = "none",
+wire_object! {
+    /// A choice of one tool.
+    pub(crate) struct NamedChoice<'v> {
+        /// Which tool.
+        name: &'v str,
+        /// Accepted, without effect.
+        disable_parallel_tool_use: Option<bool>,
     }
+}
+
+wire_object! {
+    /// The choice of no tool.
+    pub(crate) struct NoChoice<'v> {}
 }
 
 wire_object! {

@@ -10,7 +10,7 @@ use crate::protocol::request::ServerTools;
 use crate::protocol::shared::tools::{Choice, Declaration, check_name};
 use crate::wire::{Node, Path};
 
-use super::request::{ChoiceType, MessagesRequest, MessagesTool};
+use super::request::{ClientTool, MessagesRequest, MessagesTool, MessagesToolChoice};
 
 /// How the types of the search tools begin, whatever their dates.
 const WEB_SEARCH: &str = "web_search";
@@ -23,7 +23,7 @@ pub(super) struct DeclaredTools<'v> {
 }
 
 impl<'v> DeclaredTools<'v> {
-    /// Reads the tools. Names are checked whatever the choice; schemas only if the tools are to be shown.
+    /// Reads the tools. The form of names is checked whatever the choice; all else only if the tools are to be shown.
     pub(super) fn read(
         request: &MessagesRequest<'v>,
         version: Version,
@@ -36,26 +36,35 @@ impl<'v> DeclaredTools<'v> {
         let mut kept = Vec::new();
         for (index, tool) in request.tools.iter().flatten().enumerate() {
             let item = Path::Index(&path, index);
-            if let Some(kind) = tool.kind {
-                if !kind.starts_with(WEB_SEARCH) || web_search == ServerTools::Reject {
-                    let path = Path::Key(&item, "type").to_string();
-                    return Err(Error::new(ErrorCode::Unsupported, path, &[("found", &kind)]));
+            let tool = match tool {
+                MessagesTool::Client(tool) => tool,
+                MessagesTool::Server(tool) if tool.kind.starts_with(WEB_SEARCH) && web_search == ServerTools::Drop => {
+                    warnings.push(format!("{item}: the server tool {} was left out", tool.kind));
+                    continue;
                 }
-                warnings.push(format!("{item}: the server tool {kind} was left out"));
-                continue;
+                MessagesTool::Server(tool) => {
+                    let path = Path::Key(&item, "type").to_string();
+                    return Err(Error::new(ErrorCode::Unsupported, path, &[("found", &tool.kind)]));
+                }
+            };
+            check_name(tool.name, &Path::Key(&item, "name"))?;
+            if declared.places.insert(tool.name, kept.len()).is_some() && choice != Choice::None {
+                return Err(Error::new(ErrorCode::DuplicateToolName, item.to_string(), &[("found", &tool.name)]));
             }
-            let name = name(tool, &item)?;
-            if declared.places.insert(name, kept.len()).is_some() {
-                return Err(Error::new(ErrorCode::DuplicateToolName, item.to_string(), &[("found", &name)]));
-            }
-            kept.push((index, name, tool));
+            kept.push((index, tool));
         }
-        let defers = |tool: &MessagesTool<'_>| version.has_system_turns() && tool.defer_loading == Some(true);
-        if !kept.is_empty() && kept.iter().all(|(.., tool)| defers(tool)) {
+        if let Choice::Named(name) = choice
+            && kept.is_empty()
+            && request.tools.as_ref().is_some_and(|tools| !tools.is_empty())
+        {
+            return Err(Error::new(ErrorCode::UnknownTool, "tool_choice.name", &[("found", &name)]));
+        }
+        let defers = |tool: &ClientTool<'_>| version.has_system_turns() && tool.defer_loading == Some(true);
+        if !kept.is_empty() && kept.iter().all(|(_, tool)| defers(tool)) {
             return Err(Error::new(ErrorCode::AllToolsDeferred, "tools", &[]));
         }
         if choice != Choice::None {
-            let convert = |(index, name, tool)| convert(tool, name, &Path::Index(&path, index), defers(tool));
+            let convert = |(index, tool)| convert(tool, &Path::Index(&path, index), defers(tool));
             declared.tools = kept.into_iter().map(convert).collect::<Result<_, _>>()?;
         }
         Ok(declared)
@@ -70,19 +79,11 @@ impl<'v> DeclaredTools<'v> {
     }
 }
 
-fn name<'v>(tool: &MessagesTool<'v>, item: &Path<'_>) -> Result<&'v str, Error> {
-    let path = Path::Key(item, "name");
-    let value = tool.name.ok_or_else(|| Error::new(ErrorCode::MissingField, path.to_string(), &[]))?;
-    let node = Node { value, path: &path };
-    check_name(node)?;
-    node.string()
-}
-
-fn convert<'v>(tool: &MessagesTool<'v>, name: &'v str, item: &Path<'_>, deferred: bool) -> Result<Tool<'v>, Error> {
+fn convert<'v>(tool: &ClientTool<'v>, item: &Path<'_>, deferred: bool) -> Result<Tool<'v>, Error> {
     let path = Path::Key(item, "input_schema");
     let schema = tool.input_schema.ok_or_else(|| Error::new(ErrorCode::MissingField, path.to_string(), &[]))?;
     Declaration {
-        name: name.into(),
+        name: tool.name.into(),
         description: tool.description.map(Cow::Borrowed),
         parameters: Some(Node { value: schema, path: &path }),
         strict: None,
@@ -92,13 +93,13 @@ fn convert<'v>(tool: &MessagesTool<'v>, name: &'v str, item: &Path<'_>, deferred
 }
 
 /// The tool choice. Choosing a search that was left out is no choice.
-pub(super) fn choice<'v>(request: &MessagesRequest<'v>, web_search: ServerTools) -> Result<Choice<'v>, Error> {
-    let Some(choice) = &request.tool_choice else { return Ok(Choice::Auto) };
-    match (choice.kind, choice.name) {
-        (ChoiceType::Auto | ChoiceType::Any, _) => Ok(Choice::Auto),
-        (ChoiceType::None, _) => Ok(Choice::None),
-        (ChoiceType::Tool, None) => Err(Error::new(ErrorCode::MissingField, "tool_choice.name", &[])),
-        (ChoiceType::Tool, Some(WEB_SEARCH)) if web_search == ServerTools::Drop => Ok(Choice::Auto),
-        (ChoiceType::Tool, Some(name)) => Ok(Choice::Named(name)),
+pub(super) fn choice<'v>(request: &MessagesRequest<'v>, web_search: ServerTools) -> Choice<'v> {
+    match &request.tool_choice {
+        None | Some(MessagesToolChoice::Auto(_) | MessagesToolChoice::Any(_)) => Choice::Auto,
+        Some(MessagesToolChoice::None(_)) => Choice::None,
+        Some(MessagesToolChoice::Tool(tool)) if tool.name == WEB_SEARCH && web_search == ServerTools::Drop => {
+            Choice::Auto
+        }
+        Some(MessagesToolChoice::Tool(tool)) => Choice::Named(tool.name),
     }
 }

@@ -232,7 +232,7 @@ impl<'v> Reader<'_, 'v> {
             if !(added && tools.is_empty() && content.is_empty()) {
                 out.push(Message::System { content, tools });
             }
-        } else {
+        } else if !content.is_empty() {
             out.push(Message::User { content: reminder(content) });
         }
         Ok(())

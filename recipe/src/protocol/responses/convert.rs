@@ -39,7 +39,7 @@ pub(crate) fn read<'v>(body: &'v Value<'v>, options: &ReadOptions) -> Result<Pre
     let messages = messages(&request, Transcript::new(version, &mut toolbox, instructions(&request)))?;
     let mut conversation = Conversation { messages, thinking, effort, ..Conversation::default() };
     let reasoning = "input: content[].text of reasoning";
-    thinking::settle_history(&mut conversation, options.missing_reasoning, !declared.is_empty(), reasoning)?;
+    thinking::settle_history(&mut conversation, options.missing_reasoning, toolbox.has_tools(), reasoning)?;
     conversation.tools = toolbox.tools;
     shared_tools::apply_choice(&mut conversation, choice, &Path::Key(&Path::Root, "tool_choice"))?;
     shared_tools::filter_added(&mut conversation, choice);

@@ -6,7 +6,7 @@ use crate::protocol::shared::content::TextOr;
 use crate::protocol::shared::images::DetailWord;
 use crate::wire::{Node, Wire, schema_object, tagged, wire_object, wire_tagged, wire_words};
 
-use super::tools::ResponsesTool;
+use super::tools::{Execution, ResponsesTool};
 
 /// An input item. Kinds that are not known are kept by their word only.
 #[derive(Debug, Clone)]
@@ -25,6 +25,8 @@ pub(crate) enum InputItem<'v> {
     ToolSearchCall(ToolSearchCallItem<'v>),
     /// What a search for tools found.
     ToolSearchOutput(ToolSearchOutputItem<'v>),
+    /// A search that the server ran.
+    WebSearchCall,
     /// Another kind; its word.
     Unknown(&'v str),
 }
@@ -40,9 +42,11 @@ impl<'v> Wire<'v> for InputItem<'v> {
             "reasoning" => ReasoningItem::read(node).map(Self::Reasoning),
             "function_call" => FunctionCallItem::read(node).map(Self::FunctionCall),
             "custom_tool_call" => CustomToolCallItem::read(node).map(Self::CustomToolCall),
-            "function_call_output" | "custom_tool_call_output" => OutputItem::read(node).map(Self::Output),
+            "function_call_output" => OutputItem::read(node).map(Self::Output),
+            "custom_tool_call_output" => CustomOutputItem::read(node).map(|item| Self::Output(item.into())),
             "tool_search_call" => ToolSearchCallItem::read(node).map(Self::ToolSearchCall),
             "tool_search_output" => ToolSearchOutputItem::read(node).map(Self::ToolSearchOutput),
+            "web_search_call" => Ok(Self::WebSearchCall),
             kind => Ok(Self::Unknown(kind)),
         }
     }
@@ -54,7 +58,7 @@ impl<'v> Wire<'v> for InputItem<'v> {
             tagged(FunctionCallItem::schema(), "type", "function_call"),
             tagged(CustomToolCallItem::schema(), "type", "custom_tool_call"),
             tagged(OutputItem::schema(), "type", "function_call_output"),
-            tagged(OutputItem::schema(), "type", "custom_tool_call_output"),
+            tagged(CustomOutputItem::schema(), "type", "custom_tool_call_output"),
             tagged(ToolSearchCallItem::schema(), "type", "tool_search_call"),
             tagged(ToolSearchOutputItem::schema(), "type", "tool_search_output"),
         ];
@@ -128,18 +132,12 @@ wire_object! {
 wire_object! {
     /// What the model thought.
     pub(crate) struct ReasoningItem<'v> {
-        /// The text.
-        content: Option<Vec<ReasoningPart<'v>>>,
+        /// The text, whatever the types of its parts.
+        content: Option<Vec<TextPart<'v>>>,
         /// A summary; read where there is no text.
         summary: Option<&'v Value<'v>>,
-    }
-}
-
-wire_tagged! {
-    /// A piece of reasoning.
-    pub(crate) enum ReasoningPart<'v> by "type" {
-        /// Text.
-        Text(TextPart<'v>) = "reasoning_text",
+        /// Accepted, without effect.
+        encrypted_content: Option<&'v str>,
     }
 }
 
@@ -172,10 +170,27 @@ wire_object! {
 wire_object! {
     /// The result of a call.
     pub(crate) struct OutputItem<'v> {
-        /// Which call it answers.
-        call_id: &'v str,
+        /// Which call it answers; one that answers none stands for itself.
+        call_id: Option<&'v str>,
         /// What the tool returned.
         output: TextOr<'v, OutputPart<'v>>,
+    }
+}
+
+wire_object! {
+    /// The result of a call of a tool that takes free text.
+    pub(crate) struct CustomOutputItem<'v> {
+        /// Which call it answers.
+        call_id: &'v str,
+        /// What the tool returned; nothing if this is absent.
+        output: Option<TextOr<'v, OutputPart<'v>>>,
+    }
+}
+
+impl<'v> From<CustomOutputItem<'v>> for OutputItem<'v> {
+    fn from(item: CustomOutputItem<'v>) -> Self {
+        let output = item.output.unwrap_or(TextOr::Text(""));
+        Self { call_id: Some(item.call_id), output, _body: item._body }
     }
 }
 
@@ -198,6 +213,8 @@ wire_object! {
         call_id: &'v str,
         /// What is searched for.
         arguments: &'v Object<'v>,
+        /// Who searched; accepted, without effect.
+        execution: Option<Execution>,
     }
 }
 
@@ -208,25 +225,21 @@ wire_object! {
         call_id: &'v str,
         /// The tools.
         tools: Vec<ResponsesTool<'v>>,
+        /// Who searched; accepted, without effect.
+        execution: Option<Execution>,
     }
 }
 
 impl ReasoningItem<'_> {
-    /// The text, or the summary where there is no content: parts joined by line feeds, nothing if all are empty.
+    /// The text, or the summary where there is no content: the parts joined by line feeds.
     pub(super) fn text(&self) -> String {
-        match self.content.as_deref() {
+        let texts: Vec<&str> = match self.content.as_deref() {
             None | Some([]) => {
                 let summary = self.summary.and_then(Value::as_array).unwrap_or_default();
-                join_lines(summary.iter().filter_map(|part| part.get("text").and_then(Value::as_str)))
+                summary.iter().filter_map(|part| part.get("text").and_then(Value::as_str)).collect()
             }
-            Some(parts) => join_lines(parts.iter().map(|ReasoningPart::Text(part)| part.text)),
-        }
+            Some(parts) => parts.iter().map(|part| part.text).collect(),
+        };
+        texts.join("\n")
     }
-}
-
-fn join_lines<'t>(texts: impl Iterator<Item = &'t str> + Clone) -> String {
-    if texts.clone().all(str::is_empty) {
-        return String::new();
-    }
-    texts.collect::<Vec<_>>().join("\n")
 }

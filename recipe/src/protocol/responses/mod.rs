@@ -4,6 +4,7 @@ mod convert;
 mod custom_input;
 mod echo;
 mod error;
+mod found_tools;
 mod item;
 mod items;
 mod names;

@@ -41,11 +41,9 @@ impl<'v> Names<'v> {
         }
     }
 
-    /// Adds the names of namespaces of another list.
-    pub(super) fn add_namespaces(&mut self, other: Names<'v>) {
-        for (pair, flattened) in other.flattened {
-            self.flattened.entry(pair).or_insert(flattened);
-        }
+    /// Whether there are none yet.
+    pub(super) fn is_empty(&self) -> bool {
+        self.taken.is_empty()
     }
 
     /// The joined name, or the first one with a number that is free.

@@ -9,7 +9,6 @@ use crate::protocol::shared::images::{self, Location};
 use crate::wire::Path;
 
 use super::items::{ContentPart, ImagePart, ItemRole, MessageItem, OutputPart};
-use super::tools::{FunctionTool, NamespaceMember, NamespaceTool, ResponsesTool};
 
 /// What is shown of a file.
 const UNSUPPORTED_FILE: &str = "[Unsupported Document]";
@@ -87,68 +86,4 @@ pub(super) fn search_arguments(arguments: &Object<'_>) -> String {
     let mut text = String::new();
     write_rewritten(&Value::Object(arguments.clone()), &mut text);
     text
-}
-
-/// What the model reads of tools that were found: a JSON array of their declarations.
-pub(super) fn found_tools(tools: &[ResponsesTool<'_>], path: &Path<'_>) -> Result<String, Error> {
-    let mut out = String::from("[");
-    for (index, tool) in tools.iter().enumerate() {
-        match tool {
-            ResponsesTool::Function(function) => write_function(function, None, &mut out),
-            ResponsesTool::Namespace(namespace) => {
-                for member in &namespace.tools {
-                    if let NamespaceMember::Function(function) = member {
-                        write_function(function, Some(namespace), &mut out);
-                    }
-                }
-            }
-            ResponsesTool::Custom(tool) => {
-                open_tool("{\"type\":\"custom\",\"name\":", &mut out);
-                write_string(tool.name, &mut out);
-                out.push('}');
-            }
-            ResponsesTool::WebSearch(kind) | ResponsesTool::Unknown(kind) => return Err(not_found(kind, index, path)),
-            ResponsesTool::ToolSearch(_) => return Err(not_found("tool_search", index, path)),
-        }
-    }
-    out.push(']');
-    Ok(out)
-}
-
-fn not_found(kind: &str, index: usize, path: &Path<'_>) -> Error {
-    let found = format!("the tool {kind} as the result of a search");
-    Error::new(ErrorCode::Unsupported, Path::Index(path, index).to_string(), &[("found", &found)])
-}
-
-fn open_tool(start: &str, out: &mut String) {
-    if out.len() > 1 {
-        out.push(',');
-    }
-    out.push_str(start);
-}
-
-fn write_function(function: &FunctionTool<'_>, namespace: Option<&NamespaceTool<'_>>, out: &mut String) {
-    open_tool("{\"type\":\"function\",\"name\":", out);
-    write_rewritten(function.name, out);
-    out.push_str(",\"description\":");
-    write_optional(function.description, out);
-    out.push_str(",\"parameters\":");
-    write_rewritten(function.parameters.unwrap_or(&Value::Null), out);
-    out.push_str(",\"strict\":");
-    out.push_str(function.strict.map_or("null", |strict| if strict { "true" } else { "false" }));
-    if let Some(namespace) = namespace {
-        out.push_str(",\"namespace\":{\"name\":");
-        write_rewritten(namespace.name, out);
-        out.push_str(",\"description\":");
-        write_optional(namespace.description, out);
-        out.push('}');
-    }
-    out.push('}');
-}
-
-fn write_optional(text: Option<&str>, out: &mut String) {
-    match text {
-        Some(text) => write_string(text, out),
-        None => out.push_str("null"),
-    }
 }

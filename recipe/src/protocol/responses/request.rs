@@ -7,7 +7,7 @@ use crate::protocol::shared::thinking::EffortWord;
 use crate::wire::{Node, Wire, wire_object, wire_tagged, wire_words};
 
 use super::items::InputItem;
-use super::tools::{ResponsesTool, ResponsesToolChoice};
+use super::tools::{Amount, ResponsesTool, ResponsesToolChoice};
 
 wire_object! {
     /// A Responses request. Members that are not listed are ignored.
@@ -49,19 +49,7 @@ wire_object! {
         /// Text or JSON; may be left out, but not null.
         format: GivenFormat<'v>,
         /// Accepted, without effect.
-        verbosity: Option<Verbosity>,
-    }
-}
-
-wire_words! {
-    /// How much is to be said.
-    pub(crate) enum Verbosity {
-        /// Little.
-        Low = "low",
-        /// The usual.
-        Medium = "medium",
-        /// Much.
-        High = "high",
+        verbosity: Option<Amount>,
     }
 }
 
@@ -105,6 +93,8 @@ wire_object! {
     pub(crate) struct SchemaFormat<'v> {
         /// Accepted, without effect.
         name: &'v str,
+        /// Accepted, without effect.
+        description: Option<&'v str>,
         /// The schema.
         schema: &'v Value<'v>,
         /// Whether the schema must be one that can be enforced.

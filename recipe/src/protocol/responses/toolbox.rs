@@ -27,7 +27,7 @@ pub(super) const TOOL_SEARCH: &str = "tool_search";
 pub(super) struct Toolbox<'v> {
     version: Version,
     web_search: ServerTools,
-    /// Whether the choice hides the tools, so that their schemas are not even checked.
+    /// Whether the choice hides the tools, so that only the form of their names is checked.
     hidden: bool,
     names: Names<'v>,
     /// The tools in order, found ones last.
@@ -38,16 +38,6 @@ pub(super) struct Toolbox<'v> {
     pub(super) namespace_tools: Vec<(String, String, String)>,
     /// Tools that were left out.
     pub(super) warnings: Vec<String>,
-}
-
-/// What one list of tools gives.
-struct List<'v> {
-    names: Names<'v>,
-    /// All names in the prompt.
-    order: Vec<Cow<'v, str>>,
-    tools: Vec<Tool<'v>>,
-    custom_tools: Vec<String>,
-    namespace_tools: Vec<(String, String, String)>,
 }
 
 impl<'v> Toolbox<'v> {
@@ -67,29 +57,26 @@ impl<'v> Toolbox<'v> {
 
     /// Adds the declared tools.
     pub(super) fn declare(&mut self, tools: &[ResponsesTool<'v>], path: &Path<'_>) -> Result<(), Error> {
-        let list = self.read(tools, path)?;
-        self.names = list.names;
-        self.tools = list.tools;
-        self.custom_tools = list.custom_tools;
-        self.namespace_tools = list.namespace_tools;
+        self.tools = self.read(tools, path)?;
         Ok(())
     }
 
     /// Adds tools that were found, and gives what is shown of them.
     pub(super) fn find(&mut self, tools: &[ResponsesTool<'v>], path: &Path<'_>) -> Result<Vec<Tool<'v>>, Error> {
-        let mut list = self.read(tools, path)?;
-        for name in list.order {
-            if !self.names.take(name.clone()) {
-                return Err(Error::new(ErrorCode::DuplicateToolName, path.to_string(), &[("found", &name)]));
-            }
-        }
-        self.names.add_namespaces(list.names);
-        self.custom_tools.append(&mut list.custom_tools);
-        for tool in &mut list.tools {
+        let declared = self.namespace_tools.len();
+        let mut found = self.read(tools, path)?;
+        // Answers name found tools as the prompt does.
+        self.namespace_tools.truncate(declared);
+        for tool in &mut found {
             tool.deferred = true;
         }
-        self.tools.extend(list.tools.iter().cloned());
-        Ok(list.tools)
+        self.tools.extend(found.iter().cloned());
+        Ok(found)
+    }
+
+    /// Whether there are any tools, hidden or not.
+    pub(super) fn has_tools(&self) -> bool {
+        !self.names.is_empty()
     }
 
     /// The name in the prompt of a tool that was called.
@@ -100,39 +87,30 @@ impl<'v> Toolbox<'v> {
         }
     }
 
-    fn read(&mut self, tools: &[ResponsesTool<'v>], path: &Path<'_>) -> Result<List<'v>, Error> {
-        let names = self.plain_names(tools, path)?;
-        let mut list = List {
-            names,
-            order: Vec::with_capacity(tools.len()),
-            tools: Vec::with_capacity(tools.len()),
-            custom_tools: Vec::new(),
-            namespace_tools: Vec::new(),
-        };
+    /// The tools of a list as the model sees them; none if they are hidden.
+    fn read(&mut self, tools: &[ResponsesTool<'v>], path: &Path<'_>) -> Result<Vec<Tool<'v>>, Error> {
+        self.take_plain_names(tools, path)?;
+        let mut list = Vec::with_capacity(tools.len());
         for (index, tool) in tools.iter().enumerate() {
             let item = Path::Index(path, index);
             match tool {
                 ResponsesTool::Function(function) => {
-                    let name = function.name.as_str().unwrap_or_default();
                     let description = function.description.map(Cow::Borrowed);
-                    self.push(&mut list, name.into(), description, function, &item)?;
+                    list.extend(self.function(function.name.into(), description, function, &item)?);
                 }
                 ResponsesTool::Custom(_) => {
-                    list.custom_tools.push(APPLY_PATCH.to_owned());
-                    list.order.push(APPLY_PATCH.into());
+                    self.custom_tools.push(APPLY_PATCH.to_owned());
                     if !self.hidden {
-                        list.tools.push(apply_patch(self.version)?);
+                        list.push(apply_patch(self.version)?);
                     }
                 }
-                ResponsesTool::Namespace(namespace) => self.namespace(&mut list, namespace, &item)?,
+                ResponsesTool::Namespace(namespace) => self.namespace(namespace, &item, &mut list)?,
                 ResponsesTool::ToolSearch(search) if self.has_search(search) => {
-                    self.search(&mut list, search, &item)?;
+                    let description = search.description.map(Cow::Borrowed);
+                    list.extend(self.tool(TOOL_SEARCH.into(), description, search.parameters, None, &item)?);
                 }
-                ResponsesTool::WebSearch(kind) | ResponsesTool::Unknown(kind) => {
-                    self.warnings.push(format!("{item}: the tool {kind} was left out"));
-                }
-                ResponsesTool::ToolSearch(_) => {
-                    self.warnings.push(format!("{item}: the tool {TOOL_SEARCH} was left out"));
+                ResponsesTool::WebSearch(_) | ResponsesTool::ToolSearch(_) | ResponsesTool::Unknown(_) => {
+                    self.warnings.push(format!("{item}: the tool {} was left out", tool.kind()));
                 }
             }
         }
@@ -145,8 +123,7 @@ impl<'v> Toolbox<'v> {
     }
 
     /// Checks all names of a list, and takes those that stay as they are: they come before those of namespaces.
-    fn plain_names(&self, tools: &[ResponsesTool<'v>], path: &Path<'_>) -> Result<Names<'v>, Error> {
-        let mut names = Names::new(self.version.namespace_separator());
+    fn take_plain_names(&mut self, tools: &[ResponsesTool<'v>], path: &Path<'_>) -> Result<(), Error> {
         for (index, tool) in tools.iter().enumerate() {
             let item = Path::Index(path, index);
             let name = match tool {
@@ -157,71 +134,64 @@ impl<'v> Toolbox<'v> {
                     check_namespace(namespace, &item)?;
                     continue;
                 }
-                ResponsesTool::WebSearch(kind) if self.web_search == ServerTools::Reject => {
+                ResponsesTool::WebSearch(_) if self.web_search == ServerTools::Reject => {
                     let path = Path::Key(&item, "type").to_string();
-                    return Err(Error::new(ErrorCode::Unsupported, path, &[("found", kind)]));
+                    return Err(Error::new(ErrorCode::Unsupported, path, &[("found", &tool.kind())]));
                 }
                 ResponsesTool::WebSearch(_) | ResponsesTool::ToolSearch(_) | ResponsesTool::Unknown(_) => continue,
             };
-            if !names.take(name) {
+            if !self.names.take(name) && !self.hidden {
                 return Err(Error::new(ErrorCode::DuplicateToolName, item.to_string(), &[("found", &name)]));
             }
         }
-        Ok(names)
+        Ok(())
     }
 
-    fn namespace(&self, list: &mut List<'v>, namespace: &NamespaceTool<'v>, item: &Path<'_>) -> Result<(), Error> {
-        let namespace_name = namespace.name.as_str().unwrap_or_default();
+    fn namespace(
+        &mut self,
+        namespace: &NamespaceTool<'v>,
+        item: &Path<'_>,
+        list: &mut Vec<Tool<'v>>,
+    ) -> Result<(), Error> {
         let shared = namespace.description.filter(|text| !text.is_empty() && self.version.has_system_turns());
         let path = Path::Key(item, "tools");
         for (index, member) in namespace.tools.iter().enumerate() {
             let NamespaceMember::Function(function) = member else { continue };
-            let name = function.name.as_str().unwrap_or_default();
-            let flattened = list.names.flatten(namespace_name, name);
+            let name = self.names.flatten(namespace.name, function.name);
+            self.namespace_tools.push((name.clone(), namespace.name.to_owned(), function.name.to_owned()));
             let description = match shared {
                 Some(shared) => Some(format!("{shared}\n{}", function.description.unwrap_or_default()).into()),
                 None => function.description.map(Cow::Borrowed),
             };
-            list.namespace_tools.push((flattened.clone(), namespace_name.to_owned(), name.to_owned()));
-            self.push(list, flattened.into(), description, function, &Path::Index(&path, index))?;
+            list.extend(self.function(name.into(), description, function, &Path::Index(&path, index))?);
         }
         Ok(())
     }
 
-    fn push(
+    fn function(
         &self,
-        list: &mut List<'v>,
         name: Cow<'v, str>,
         description: Option<Cow<'v, str>>,
         function: &FunctionTool<'v>,
         item: &Path<'_>,
-    ) -> Result<(), Error> {
-        list.order.push(name.clone());
-        if self.hidden {
-            return Ok(());
-        }
-        let path = Path::Key(item, "parameters");
-        let parameters = function.parameters.map(|value| Node { value, path: &path });
-        let declaration = Declaration { name, description, parameters, strict: function.strict, deferred: false };
-        list.tools.push(declaration.into_tool()?);
-        Ok(())
+    ) -> Result<Option<Tool<'v>>, Error> {
+        self.tool(name, description, function.parameters, function.strict, item)
     }
 
-    fn search(&self, list: &mut List<'v>, search: &ToolSearchTool<'v>, item: &Path<'_>) -> Result<(), Error> {
-        list.order.push(TOOL_SEARCH.into());
+    fn tool(
+        &self,
+        name: Cow<'v, str>,
+        description: Option<Cow<'v, str>>,
+        parameters: Option<&'v Value<'v>>,
+        strict: Option<bool>,
+        item: &Path<'_>,
+    ) -> Result<Option<Tool<'v>>, Error> {
         if self.hidden {
-            return Ok(());
+            return Ok(None);
         }
         let path = Path::Key(item, "parameters");
-        let declaration = Declaration {
-            name: TOOL_SEARCH.into(),
-            description: search.description.map(Cow::Borrowed),
-            parameters: search.parameters.map(|value| Node { value, path: &path }),
-            strict: None,
-            deferred: false,
-        };
-        list.tools.push(declaration.into_tool()?);
-        Ok(())
+        let parameters = parameters.map(|value| Node { value, path: &path });
+        Declaration { name, description, parameters, strict, deferred: false }.into_tool().map(Some)
     }
 }
 
@@ -236,11 +206,9 @@ fn apply_patch(version: Version) -> Result<Tool<'static>, Error> {
     })
 }
 
-fn checked_name<'v>(name: &'v Value<'v>, item: &Path<'_>) -> Result<&'v str, Error> {
-    let path = Path::Key(item, "name");
-    let node = Node { value: name, path: &path };
-    check_name(node)?;
-    node.string()
+fn checked_name<'v>(name: &'v str, item: &Path<'_>) -> Result<&'v str, Error> {
+    check_name(name, &Path::Key(item, "name"))?;
+    Ok(name)
 }
 
 fn custom_name<'v>(tool: &CustomTool<'v>, item: &Path<'_>) -> Result<&'v str, Error> {

@@ -13,8 +13,8 @@ pub(crate) enum ResponsesTool<'v> {
     Custom(CustomTool<'v>),
     /// Functions under a common name.
     Namespace(NamespaceTool<'v>),
-    /// Web search by the server; its word.
-    WebSearch(&'v str),
+    /// Web search by the server.
+    WebSearch(WebSearchTool<'v>),
     /// Search for further tools.
     ToolSearch(ToolSearchTool<'v>),
     /// Another kind; its word.
@@ -27,7 +27,7 @@ impl<'v> Wire<'v> for ResponsesTool<'v> {
             "function" => FunctionTool::read(node).map(Self::Function),
             "custom" => CustomTool::read(node).map(Self::Custom),
             "namespace" => NamespaceTool::read(node).map(Self::Namespace),
-            kind @ ("web_search" | "web_search_2025_08_26") => Ok(Self::WebSearch(kind)),
+            "web_search" | "web_search_2025_08_26" => WebSearchTool::read(node).map(Self::WebSearch),
             "tool_search" => ToolSearchTool::read(node).map(Self::ToolSearch),
             kind => Ok(Self::Unknown(kind)),
         }
@@ -39,30 +39,76 @@ impl<'v> Wire<'v> for ResponsesTool<'v> {
             tagged(CustomTool::schema(), "type", "custom"),
             tagged(NamespaceTool::schema(), "type", "namespace"),
             tagged(ToolSearchTool::schema(), "type", "tool_search"),
-            tagged(AnyTool::schema(), "type", "web_search"),
+            tagged(WebSearchTool::schema(), "type", "web_search"),
+            tagged(WebSearchTool::schema(), "type", "web_search_2025_08_26"),
         ];
         schema_object([("anyOf", Value::Array(known))])
     }
 }
 
 wire_object! {
-    /// A tool of which nothing but its type is read.
-    pub(crate) struct AnyTool<'v> {}
+    /// Web search by the server. Its settings are accepted, without effect.
+    pub(crate) struct WebSearchTool<'v> {
+        /// Which.
+        kind as "type": &'v str,
+        /// How much of what is found the model sees.
+        search_context_size: Option<Amount>,
+        /// Where the user is.
+        user_location: Option<UserLocation<'v>>,
+    }
+}
+
+wire_words! {
+    /// How much.
+    pub(crate) enum Amount {
+        /// Little.
+        Low = "low",
+        /// The usual.
+        Medium = "medium",
+        /// Much.
+        High = "high",
+    }
+}
+
+wire_object! {
+    /// Where the user is, roughly.
+    pub(crate) struct UserLocation<'v> {
+        /// City.
+        city: Option<&'v str>,
+        /// Country, in two letters.
+        country: Option<&'v str>,
+        /// Region.
+        region: Option<&'v str>,
+        /// Time zone.
+        timezone: Option<&'v str>,
+    }
+}
+
+impl<'v> ResponsesTool<'v> {
+    /// The word in the member `type`.
+    pub(super) fn kind(&self) -> &'v str {
+        match self {
+            Self::Function(_) => "function",
+            Self::Custom(_) => "custom",
+            Self::Namespace(_) => "namespace",
+            Self::WebSearch(search) => search.kind,
+            Self::ToolSearch(_) => "tool_search",
+            Self::Unknown(kind) => kind,
+        }
+    }
 }
 
 wire_object! {
     /// A function.
     pub(crate) struct FunctionTool<'v> {
         /// Up to 128 letters, digits, `_` and `-`.
-        name: &'v Value<'v>,
+        name: &'v str,
         /// What it does.
         description: Option<&'v str>,
         /// JSON Schema of its arguments.
         parameters: Option<&'v Value<'v>>,
         /// Whether arguments must follow the schema exactly.
         strict: Option<bool>,
-        /// Accepted, without effect.
-        defer_loading: Option<bool>,
     }
 }
 
@@ -78,7 +124,7 @@ wire_object! {
     /// Functions under a common name.
     pub(crate) struct NamespaceTool<'v> {
         /// Up to 128 letters, digits, `_` and `-`.
-        name: &'v Value<'v>,
+        name: &'v str,
         /// What they have in common.
         description: Option<&'v str>,
         /// The functions.

@@ -8,6 +8,7 @@ use crate::error::{Error, ErrorCode};
 use crate::model::Version;
 use crate::wire::Path;
 
+use super::found_tools::found_tools;
 use super::items::{InputItem, ItemRole, MessageItem, ReasoningItem};
 use super::parts;
 use super::toolbox::{TOOL_SEARCH, Toolbox};
@@ -82,9 +83,17 @@ impl<'t, 'v> Transcript<'t, 'v> {
                 self.call(call.call_id, call.name.into(), parts::custom_arguments(call.input).into(), path)
             }
             InputItem::Output(output) => {
-                self.answer(output.call_id, path)?;
-                let content = parts::output(&output.output, index, path, self.version)?;
-                self.result(output.call_id, content);
+                let content = || parts::output(&output.output, index, path, self.version);
+                let Some(id) = output.call_id else {
+                    self.end_round(path)?;
+                    let content = content()?;
+                    self.end_turn();
+                    self.messages.push(Message::Tool { call_id: None, content });
+                    return Ok(());
+                };
+                let content = content()?;
+                self.answer(id, path)?;
+                self.result(id, content);
                 Ok(())
             }
             // A version that is shown no tools later does not see that any were searched for.
@@ -96,17 +105,25 @@ impl<'t, 'v> Transcript<'t, 'v> {
             InputItem::ToolSearchOutput(output) => {
                 self.answer(output.call_id, path)?;
                 let path = Path::Key(path, "tools");
-                let content = parts::found_tools(&output.tools, &path)?;
+                let content = found_tools(&output.tools, &path)?;
                 let found = self.toolbox.find(&output.tools, &path)?;
                 self.found.push(found);
                 self.result(output.call_id, content.into());
                 Ok(())
             }
-            InputItem::Unknown(kind) => {
-                self.toolbox.warnings.push(format!("{path}: the item {kind} was left out"));
+            InputItem::WebSearchCall => {
+                self.left_out("web_search_call", path);
                 self.end_round(path)
             }
+            InputItem::Unknown(kind) => {
+                self.left_out(kind, path);
+                Ok(())
+            }
         }
+    }
+
+    fn left_out(&mut self, kind: &str, path: &Path<'_>) {
+        self.toolbox.warnings.push(format!("{path}: the item {kind} was left out"));
     }
 
     fn message(&mut self, item: &MessageItem<'v>, index: usize, path: &Path<'_>) -> Result<(), Error> {
@@ -165,6 +182,7 @@ impl<'t, 'v> Transcript<'t, 'v> {
     }
 
     fn call(&mut self, id: &'v str, name: Cow<'v, str>, arguments: Cow<'v, str>, path: &Path<'_>) -> Result<(), Error> {
+        check_id(id, path)?;
         if self.calls.insert(id, false).is_some() {
             return Err(call_fault(ErrorCode::DuplicateCallId, id, path));
         }
@@ -177,6 +195,7 @@ impl<'t, 'v> Transcript<'t, 'v> {
 
     /// Notes that a call is answered.
     fn answer(&mut self, id: &'v str, path: &Path<'_>) -> Result<(), Error> {
+        check_id(id, path)?;
         match self.calls.get_mut(id) {
             None => Err(call_fault(ErrorCode::UnexpectedToolResult, id, path)),
             Some(true) => Err(call_fault(ErrorCode::DuplicateToolResult, id, path)),
@@ -224,6 +243,10 @@ impl<'t, 'v> Transcript<'t, 'v> {
             self.messages.push(Message::Assistant(turn.message));
         }
     }
+}
+
+fn check_id(id: &str, path: &Path<'_>) -> Result<(), Error> {
+    if id.is_empty() { Err(call_fault(ErrorCode::EmptyString, id, path)) } else { Ok(()) }
 }
 
 fn call_fault(code: ErrorCode, id: &str, path: &Path<'_>) -> Error {

@@ -84,15 +84,7 @@ fn top_level<'v>(node: Node<'_, 'v>, empty: Empty) -> Result<Value<'v>, Error> {
 fn schema<'v>(node: Node<'_, 'v>) -> Result<Value<'v>, Error> {
     match (node.value.get("type"), node.value.get("anyOf"), node.value.get("$ref")) {
         (Some(Value::Array(kinds)), ..) => types(node, kinds),
-        (Some(Value::String(kind)), ..) => match kind.as_ref() {
-            "object" => object(node, Empty::Refused),
-            "array" => array(node),
-            "string" => keep(node, STRING),
-            "number" => keep(node, NUMBER),
-            "integer" => keep(node, INTEGER),
-            "boolean" | "null" => keep(node, PLAIN),
-            other => Err(fault(node, &format!("the type {other:?} is unknown"))),
-        },
+        (Some(Value::String(kind)), ..) => typed(node, kind),
         (Some(_), ..) => Err(fault(node, "\"type\" must be a string or a list of strings")),
         (None, Some(choices), _) => any_of(node, choices),
         (None, None, Some(Value::String(reference))) => {
@@ -100,6 +92,19 @@ fn schema<'v>(node: Node<'_, 'v>) -> Result<Value<'v>, Error> {
         }
         (None, None, Some(_)) => Err(fault(node, "\"$ref\" must be a string")),
         (None, None, None) => Err(fault(node, "every schema needs \"type\", \"anyOf\" or \"$ref\"")),
+    }
+}
+
+/// A schema of one type.
+fn typed<'v>(node: Node<'_, 'v>, kind: &str) -> Result<Value<'v>, Error> {
+    match kind {
+        "object" => object(node, Empty::Refused),
+        "array" => array(node),
+        "string" => keep(node, STRING),
+        "number" => keep(node, NUMBER),
+        "integer" => keep(node, INTEGER),
+        "boolean" | "null" => keep(node, PLAIN),
+        other => Err(fault(node, &format!("the type {other:?} is unknown"))),
     }
 }
 
@@ -147,7 +152,13 @@ fn array<'v>(node: Node<'_, 'v>) -> Result<Value<'v>, Error> {
 fn any_of<'v>(node: Node<'_, 'v>, choices: &'v Value<'v>) -> Result<Value<'v>, Error> {
     let path = Path::Key(node.path, "anyOf");
     let Value::Array(choices) = choices else { return Err(fault(node, "\"anyOf\" must be a list")) };
-    let rewrite = |(index, value)| schema(Node { value, path: &Path::Index(&path, index) });
+    let rewrite = |(index, value): (usize, &'v Value<'v>)| {
+        let node = Node { value, path: &Path::Index(&path, index) };
+        match value.get("type").and_then(Value::as_str) {
+            Some(kind) => typed(node, kind),
+            None => Err(fault(node, "every choice of \"anyOf\" needs one \"type\"")),
+        }
+    };
     let choices = choices.iter().enumerate().map(rewrite).collect::<Result<_, _>>()?;
     with_description(node, vec![("anyOf", Value::Array(choices))])
 }

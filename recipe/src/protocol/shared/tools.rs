@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::fmt;
 
 use crate::conversation::{Conversation, Message, Tool, ToolChoice};
 use crate::error::{Error, ErrorCode};
@@ -14,16 +15,16 @@ use super::{schema, strict};
 const NAME_LIMIT: usize = 128;
 
 /// Checks the name of a tool.
-pub(in crate::protocol) fn check_name(name: Node<'_, '_>) -> Result<(), Error> {
-    let text = name.string()?;
-    if text.is_empty() {
-        return Err(name.fault(ErrorCode::EmptyString, &[]));
+pub(in crate::protocol) fn check_name(name: &str, path: &Path<'_>) -> Result<(), Error> {
+    let fault = |code, values: &[(&str, &dyn fmt::Display)]| Err(Error::new(code, path.to_string(), values));
+    if name.is_empty() {
+        return fault(ErrorCode::EmptyString, &[]);
     }
-    if !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')) {
-        return Err(name.fault(ErrorCode::InvalidName, &[("found", &text)]));
+    if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')) {
+        return fault(ErrorCode::InvalidName, &[("found", &name)]);
     }
-    if text.len() > NAME_LIMIT {
-        return Err(name.fault(ErrorCode::StringTooLong, &[("limit", &NAME_LIMIT), ("found", &text.len())]));
+    if name.len() > NAME_LIMIT {
+        return fault(ErrorCode::StringTooLong, &[("limit", &NAME_LIMIT), ("found", &name.len())]);
     }
     Ok(())
 }
