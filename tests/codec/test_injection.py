@@ -1,9 +1,9 @@
 """Text never becomes a control token: the control ids of a prompt are those that its format places.
 
-Each request is encoded twice: once with hostile texts (spellings of control tokens, pieces of them, markup), once with a
-harmless word in every place. Both must have the same control ids in the same order. What the model itself said may hold
-the spellings of grounding, which are control tokens by the format; those are left out of its hostile texts, and have a
-test of their own.
+Each request is encoded twice: once with hostile texts (spellings of control tokens, pieces of them, markup), once with
+a harmless word in every place. Both must have the same control ids in the same order. What the model itself said may
+hold the spellings of grounding, which are control tokens by the format; those are left out of its hostile texts, and
+have a test of their own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,16 @@ Texts = Callable[[], str]
 DATA = Path(__file__).parents[2] / "recipe" / "data" / "tokenizer_v4.json"
 ADDED = {token["id"]: token["content"] for token in json.loads(DATA.read_text(encoding="utf-8"))["added_tokens"]}
 CONTROL_IDS = frozenset(ADDED)
-GROUNDING = ["<｜ref｜>", "<｜/ref｜>", "<｜box｜>", "<｜/box｜>", "<｜point｜>", "<｜/point｜>", "<｜polygon｜>", "<｜/polygon｜>"]
+GROUNDING = [
+    "<｜ref｜>",
+    "<｜/ref｜>",
+    "<｜box｜>",
+    "<｜/box｜>",
+    "<｜point｜>",
+    "<｜/point｜>",
+    "<｜polygon｜>",
+    "<｜/polygon｜>",
+]
 SPELLINGS = [
     *("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>", "<｜System｜>"),
     *("<think>", "</think>", "｜DSML｜", "<｜latest_reminder｜>", "<｜image｜>", "<｜deepseek_image｜>"),
@@ -52,14 +61,14 @@ def cut(spelling: str) -> st.SearchStrategy[str]:
 def hostile(spellings: list[str]) -> st.SearchStrategy[str]:
     """Texts of spellings, pieces of them, markup and ordinary characters; never empty, so that no message vanishes."""
     piece = st.sampled_from(spellings) | st.sampled_from(list(ADDED.values()))
-    pieces = st.lists(piece | piece.flatmap(cut) | st.sampled_from(MARKUP) | st.text(max_size=3), min_size=1, max_size=5)
+    pieces = st.lists(
+        piece | piece.flatmap(cut) | st.sampled_from(MARKUP) | st.text(max_size=3), min_size=1, max_size=5
+    )
     return pieces.map(lambda parts: "x" + "".join(parts))
 
 
 USER_TEXTS = hostile(SPELLINGS + GROUNDING)
-MODEL_TEXTS = hostile(SPELLINGS).filter(
-    lambda text: not any(spelling in text for spelling in GROUNDING)
-)
+MODEL_TEXTS = hostile(SPELLINGS).filter(lambda text: not any(spelling in text for spelling in GROUNDING))
 
 
 def schema(text: Texts) -> Json:
