@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::json::{Object, Value};
 use crate::protocol::shared::content::TextOr;
 use crate::protocol::shared::images::DetailWord;
-use crate::wire::{Node, Wire, schema_object, tagged, wire_object, wire_tagged, wire_words};
+use crate::wire::{Node, Wire, schema_object, tagged, tagged_otherwise, wire_object, wire_tagged, wire_words, without};
 
 use super::tools::{Execution, ResponsesTool};
 
@@ -52,17 +52,20 @@ impl<'v> Wire<'v> for InputItem<'v> {
     }
 
     fn schema() -> Value<'static> {
-        let kinds = vec![
-            MessageItem::schema(),
-            tagged(ReasoningItem::schema(), "type", "reasoning"),
-            tagged(FunctionCallItem::schema(), "type", "function_call"),
-            tagged(CustomToolCallItem::schema(), "type", "custom_tool_call"),
-            tagged(OutputItem::schema(), "type", "function_call_output"),
-            tagged(CustomOutputItem::schema(), "type", "custom_tool_call_output"),
-            tagged(ToolSearchCallItem::schema(), "type", "tool_search_call"),
-            tagged(ToolSearchOutputItem::schema(), "type", "tool_search_output"),
+        let kinds = [
+            ("message", MessageItem::schema()),
+            ("reasoning", ReasoningItem::schema()),
+            ("function_call", FunctionCallItem::schema()),
+            ("custom_tool_call", CustomToolCallItem::schema()),
+            ("function_call_output", OutputItem::schema()),
+            ("custom_tool_call_output", CustomOutputItem::schema()),
+            ("tool_search_call", ToolSearchCallItem::schema()),
+            ("tool_search_output", ToolSearchOutputItem::schema()),
         ];
-        schema_object([("anyOf", Value::Array(kinds))])
+        let others = tagged_otherwise("type", &kinds.each_ref().map(|(word, _)| *word));
+        let known = kinds.into_iter().map(|(word, schema)| tagged(schema, "type", word));
+        let untagged = without(MessageItem::schema(), "type");
+        schema_object([("anyOf", Value::Array(known.chain([untagged, others]).collect()))])
     }
 }
 
