@@ -6,6 +6,7 @@ use crate::protocol::shared::content::TextOr;
 use crate::protocol::shared::images::DetailWord;
 use crate::wire::{Node, Wire, schema_object, tagged, tagged_otherwise, wire_object, wire_tagged, wire_words, without};
 
+use super::stored::reference;
 use super::tools::{Execution, ResponsesTool};
 
 /// An input item. Kinds that are not known are kept by their word only.
@@ -27,6 +28,8 @@ pub(crate) enum InputItem<'v> {
     ToolSearchOutput(ToolSearchOutputItem<'v>),
     /// A search that the server ran.
     WebSearchCall,
+    /// An item that stands for a stored one; its id.
+    Reference(&'v str),
     /// Another kind; its word.
     Unknown(&'v str),
 }
@@ -47,7 +50,7 @@ impl<'v> Wire<'v> for InputItem<'v> {
             "tool_search_call" => ToolSearchCallItem::read(node).map(Self::ToolSearchCall),
             "tool_search_output" => ToolSearchOutputItem::read(node).map(Self::ToolSearchOutput),
             "web_search_call" => Ok(Self::WebSearchCall),
-            kind => Ok(Self::Unknown(kind)),
+            kind => Ok(reference(node.value).map_or(Self::Unknown(kind), Self::Reference)),
         }
     }
 
