@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use crate::conversation::{AssistantMessage, Content, Message, Part, ToolCall};
 use crate::error::{Error, ErrorCode};
+use crate::json::Value;
 use crate::model::Version;
 use crate::protocol::shared::content::TextOr;
 use crate::protocol::shared::images;
@@ -91,6 +92,7 @@ impl MessagePlace<'_> {
             calls: calls.collect(),
             prefix: message.prefix == Some(true),
             thinking_closed: false,
+            records: message.token_history.and_then(Value::as_str).into_iter().collect(),
         })
     }
 
