@@ -73,6 +73,7 @@ class Options:
     reasoning ("fill" or "reject"), `*_web_search` of tools that only a server could run ("drop" or "reject").
     `max_tokens_bounds` are the highest `max_tokens` with thinking on and off (393216 both). `special_tokens` respells
     control tokens by name (`{"image": "<｜image｜>"}`), `tokenizers` replaces the embedded tokenizers by version.
+    `history_key`, a secret of at least 16 bytes, switches token-faithful history on (`docs/history.md`).
     """
 
     def __new__(
@@ -86,6 +87,7 @@ class Options:
         max_tokens_bounds: tuple[int, int] = ...,
         special_tokens: Mapping[str, str] | None = None,
         tokenizers: Mapping[str, Tokenizer] | None = None,
+        history_key: bytes | None = None,
     ) -> Options: ...
 
 @final
@@ -268,7 +270,7 @@ class Decoder:
 
     `tools` are the names of the declared tools (None: as `parsing` says), `seed` is what call ids are made from (equal
     seeds give equal ids), `echo` is JSON text of the request settings that a Responses answer repeats, `tokenizer` a
-    version's name or a `Tokenizer`, `special_tokens` respells control tokens as in `Options`.
+    version's name or a `Tokenizer`, `special_tokens` and `history_key` are as in `Options`.
     """
 
     def __new__(
@@ -291,6 +293,7 @@ class Decoder:
         signature: str | None = None,
         tokenizer: _Version | Tokenizer | None = None,
         special_tokens: Mapping[str, str] | None = None,
+        history_key: bytes | None = None,
     ) -> Decoder: ...
     def start(self, *, prompt_tokens: int = 0, cached_tokens: int = 0, fingerprint: str | None = None) -> bytes:
         """Starts the answer, once the backend knows the prompt's cost."""
