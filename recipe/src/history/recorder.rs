@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
+use super::chain::Chain;
 use super::seal::{LONGEST, Seal};
-use super::stretch::{Stretch, write_number};
+use super::stretch::{Stretch, bytes, write_number};
 use crate::tokenizer::{Piece, Tokenizer};
 
 /// Most ids of one stretch; an answer with more is recorded up to there.
@@ -29,6 +30,8 @@ pub struct Recorder {
     reasoning: Vec<u8>,
     /// Differences after it.
     rest: Vec<u8>,
+    /// What the part that goes on says so far.
+    chain: Chain,
     stopped: bool,
 }
 
@@ -36,7 +39,7 @@ impl Recorder {
     /// A recorder of an answer that begins right after the prompt's mark.
     pub fn new(seal: Seal, tokenizer: Arc<Tokenizer>) -> Self {
         let (open, reasoning, rest) = (Vec::new(), Vec::new(), Vec::new());
-        Self { seal, tokenizer, open, index: 0, thinking: 0, reasoning, rest, stopped: false }
+        Self { seal, tokenizer, open, index: 0, thinking: 0, reasoning, rest, chain: Chain::default(), stopped: false }
     }
 
     /// Takes an id. `ends_thinking` tells the token that closes reasoning.
@@ -44,14 +47,18 @@ impl Recorder {
         if self.stopped {
             return;
         }
-        match self.tokenizer.piece(id) {
+        let tokenizer = Arc::clone(&self.tokenizer);
+        match tokenizer.piece(id) {
             Some(Piece::Text(_)) if self.open.len() < MOST_IDS => self.open.push(id),
             Some(Piece::Text(_)) | None => self.stop(),
-            Some(Piece::Special(..)) => {
+            Some(Piece::Special(_, spelling)) => {
                 self.end_stretch();
                 if ends_thinking && self.thinking == 0 {
                     self.thinking = self.index;
                     self.reasoning = std::mem::take(&mut self.rest);
+                    self.chain = Chain::default();
+                } else {
+                    self.chain.special(spelling);
                 }
             }
         }
@@ -106,18 +113,17 @@ impl Recorder {
         if self.stopped {
             return;
         }
-        match Stretch::of(self.index, &self.open, &self.tokenizer) {
-            Ok(None) => {}
-            Ok(Some(stretch)) => {
-                let length = self.rest.len();
-                stretch.write(&mut self.rest);
-                if self.reasoning.len() + self.rest.len() > MOST_BYTES {
-                    self.rest.truncate(length);
-                    self.stop();
-                }
+        let text = bytes(&self.open, &self.tokenizer).and_then(|bytes| String::from_utf8(bytes).ok());
+        // Of bytes that are no text the client gets replacement characters: what it sends back is another text.
+        let Some(text) = text else { return self.stop() };
+        self.chain.text(&text);
+        if let Some(stretch) = Stretch::of(self.index, &self.open, &text, &self.chain, &self.tokenizer) {
+            let length = self.rest.len();
+            stretch.write(&mut self.rest);
+            if self.reasoning.len() + self.rest.len() > MOST_BYTES {
+                self.rest.truncate(length);
+                return self.stop();
             }
-            // The client gets replacement characters, and what it sends back is another text.
-            Err(_) => self.stop(),
         }
         self.open.clear();
         self.index += 1;

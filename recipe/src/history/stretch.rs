@@ -1,22 +1,18 @@
 //! Differences between the ids that the model wrote and those of the text, within one stretch between control tokens.
 //!
 //! Owns how differences are found, written and applied. Only ids of ordinary tokens are ever applied, and only where they
-//! spell the very bytes of the ids that they replace. Cost: the stretch is tokenised once to find differences, and its
-//! text hashed if there are any.
+//! spell the very bytes of the ids that they replace. Cost: the stretch is tokenised once to find differences.
 
-use sha2::{Digest, Sha256};
-
+use super::chain::{CHECK, Chain};
 use crate::tokenizer::{Piece, Tokenizer};
-
-/// Bytes of the hash that tells whether a text is still the same.
-const CHECK: usize = 8;
 
 /// Where the ids of one stretch differ from those of its text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stretch {
     /// Number of the stretch: how many control tokens the answer holds before it.
     pub(super) index: u32,
-    check: [u8; CHECK],
+    /// Hash of what its part of the turn says up to its end.
+    pub(super) check: [u8; CHECK],
     edits: Vec<Edit>,
 }
 
@@ -31,31 +27,17 @@ struct Edit {
     ids: Vec<u32>,
 }
 
-/// A stretch whose bytes are no text, so that no client can send it back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct NoText;
-
 impl Stretch {
-    /// The differences of a stretch of the model's ids; `None` if there are none.
-    pub(super) fn of(index: u32, ids: &[u32], tokenizer: &Tokenizer) -> Result<Option<Self>, NoText> {
-        let mut bytes = Vec::with_capacity(ids.len() * 4);
-        for &id in ids {
-            bytes.extend_from_slice(ordinary(tokenizer, id).ok_or(NoText)?);
-        }
-        let text = std::str::from_utf8(&bytes).map_err(|_| NoText)?;
+    /// The differences between the model's `ids` and those of `text`, which they spell; `None` if there are none.
+    pub(super) fn of(index: u32, ids: &[u32], text: &str, chain: &Chain, tokenizer: &Tokenizer) -> Option<Self> {
         let mut text_ids = Vec::new();
         tokenizer.encode_plain(text, &mut text_ids);
-        if text_ids == ids {
-            return Ok(None);
-        }
-        Ok(Some(Self { index, check: check(text), edits: differences(&text_ids, ids, tokenizer) }))
+        let differs = text_ids != ids;
+        differs.then(|| Self { index, check: chain.check(), edits: differences(&text_ids, ids, tokenizer) })
     }
 
-    /// The model's ids of `text`, whose own ids are `text_ids`; `None` if this is not the text that the model wrote.
-    pub(super) fn apply(&self, text: &str, text_ids: &[u32], tokenizer: &Tokenizer) -> Option<Vec<u32>> {
-        if check(text) != self.check {
-            return None;
-        }
+    /// The model's ids of a text whose own ids are `text_ids`; `None` if they would not spell that text.
+    pub(super) fn apply(&self, text_ids: &[u32], tokenizer: &Tokenizer) -> Option<Vec<u32>> {
         let mut ids = Vec::with_capacity(text_ids.len());
         let mut rest = text_ids;
         for edit in &self.edits {
@@ -104,11 +86,6 @@ impl Edit {
     }
 }
 
-fn check(text: &str) -> [u8; CHECK] {
-    let hash = Sha256::digest(text.as_bytes());
-    std::array::from_fn(|place| hash[place])
-}
-
 fn ordinary(tokenizer: &Tokenizer, id: u32) -> Option<&[u8]> {
     match tokenizer.piece(id) {
         Some(Piece::Text(bytes)) => Some(bytes),
@@ -117,7 +94,7 @@ fn ordinary(tokenizer: &Tokenizer, id: u32) -> Option<&[u8]> {
 }
 
 /// Bytes of ordinary tokens; `None` if there are others among them.
-fn bytes(ids: &[u32], tokenizer: &Tokenizer) -> Option<Vec<u8>> {
+pub(super) fn bytes(ids: &[u32], tokenizer: &Tokenizer) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     for &id in ids {
         bytes.extend_from_slice(ordinary(tokenizer, id)?);
