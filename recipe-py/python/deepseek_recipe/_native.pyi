@@ -86,6 +86,7 @@ class Options:
     `required_choice_while_thinking` says whether a call may be required of a model that thinks ("constrain": it thinks
     freely, the answer after it is constrained; "reject": refused, as the model's own service does). `show_tool_errors`
     shows the model `is_error` of tool results, `show_text_documents` the text of plain-text documents (both Messages).
+    `history_key`, a secret of at least 16 bytes, switches token-faithful history on (`docs/history.md`).
     """
 
     def __new__(
@@ -102,6 +103,7 @@ class Options:
         required_choice_while_thinking: Literal["constrain", "reject"] = "constrain",
         show_tool_errors: bool = False,
         show_text_documents: bool = False,
+        history_key: bytes | None = None,
     ) -> Options: ...
 
 @final
@@ -308,7 +310,7 @@ class Decoder:
 
     `tools` are the names of the declared tools (None: as `parsing` says), `seed` is what call ids are made from (equal
     seeds give equal ids), `echo` is JSON text of the request settings that a Responses answer repeats, `tokenizer` a
-    version's name or a `Tokenizer`, `special_tokens` respells control tokens as in `Options`.
+    version's name or a `Tokenizer`, `special_tokens` and `history_key` are as in `Options`.
     """
 
     def __new__(
@@ -331,6 +333,7 @@ class Decoder:
         signature: str | None = None,
         tokenizer: _Version | Tokenizer | None = None,
         special_tokens: Mapping[str, str] | None = None,
+        history_key: bytes | None = None,
     ) -> Decoder: ...
     def start(self, *, prompt_tokens: int = 0, cached_tokens: int = 0, fingerprint: str | None = None) -> bytes:
         """Starts the answer, once the backend knows the prompt's cost."""

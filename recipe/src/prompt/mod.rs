@@ -8,7 +8,7 @@ mod tools;
 mod v4;
 mod v41;
 
-use crate::conversation::{Content, Conversation, ImageSource, Part};
+use crate::conversation::{AssistantMessage, Content, Conversation, ImageSource, Part};
 use crate::model::Version;
 use crate::special::{Special, Spellings};
 
@@ -77,20 +77,39 @@ impl Prompt<'_> {
     }
 }
 
+/// A turn of the model that came back with records of its ids.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Turn<'a> {
+    /// Place, among the prompt's control tokens, of the one after that which opens the turn.
+    pub(crate) first: usize,
+    /// The records.
+    pub(crate) records: Vec<&'a str>,
+}
+
 /// Writes the prompt of `conversation` in the grammar of `version`.
 pub fn render<'a>(conversation: &Conversation<'a>, version: Version, spellings: &Spellings) -> Prompt<'a> {
+    render_with_turns(conversation, version, spellings).0
+}
+
+/// Writes the prompt, and tells which turns of it have records.
+pub(crate) fn render_with_turns<'a>(
+    conversation: &Conversation<'a>,
+    version: Version,
+    spellings: &Spellings,
+) -> (Prompt<'a>, Vec<Turn<'a>>) {
     let grounding = Special::GROUNDING.map(|special| (special, spellings.of(special)));
-    let mut writer = Writer { prompt: Prompt::default(), spellings, grounding, version };
+    let mut writer = Writer { prompt: Prompt::default(), turns: Vec::new(), spellings, grounding, version };
     match version {
         Version::V4 => v4::write(conversation, &mut writer),
         Version::V41 => v41::write(conversation, &mut writer),
     }
-    writer.prompt
+    (writer.prompt, writer.turns)
 }
 
 /// Appends to a prompt. Its methods are the only way to place a control token.
 struct Writer<'s, 'a> {
     prompt: Prompt<'a>,
+    turns: Vec<Turn<'a>>,
     spellings: &'s Spellings,
     grounding: [(Special, &'s str); 8],
     version: Version,
@@ -107,6 +126,14 @@ impl<'a> Writer<'_, 'a> {
         let start = self.prompt.text.len();
         self.prompt.text.push_str(self.spellings.of(special));
         self.prompt.specials.push(SpecialSpan { start, end: self.prompt.text.len(), special });
+    }
+
+    /// Opens a past turn of the model.
+    fn open_turn(&mut self, turn: &AssistantMessage<'a>) {
+        self.special(Special::Assistant);
+        if !turn.records.is_empty() {
+            self.turns.push(Turn { first: self.prompt.specials.len(), records: turn.records.clone() });
+        }
     }
 
     /// Appends text of the format itself, in which `{dsml}`, `{think}` and `{/think}` stand for control tokens.

@@ -153,7 +153,7 @@ fn tool_result<'a>(content: &Content<'a>, writer: &mut Writer<'_, 'a>) {
 }
 
 fn assistant<'a>(turn: &AssistantMessage<'a>, conversation: &Conversation<'a>, writer: &mut Writer<'_, 'a>) {
-    writer.special(Special::Assistant);
+    writer.open_turn(turn);
     let keep = conversation.thinking && (turn.prefix || conversation.uses_tools());
     if keep {
         writer.special(Special::ThinkingStart);

@@ -96,6 +96,7 @@ impl MessagePlace<'_> {
             calls: calls.collect(),
             prefix: message.prefix == Some(true),
             thinking_closed: false,
+            records: message.token_history.and_then(Value::as_str).into_iter().collect(),
         })
     }
 

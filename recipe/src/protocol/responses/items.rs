@@ -142,7 +142,7 @@ wire_object! {
         content: Option<Vec<TextPart<'v>>>,
         /// A summary; read where there is no text.
         summary: Option<&'v Value<'v>>,
-        /// Accepted, without effect.
+        /// The record that came with it, or any text, which is then without effect.
         encrypted_content: Option<&'v str>,
     }
 }
