@@ -123,7 +123,7 @@ fn encode_prepared(prepared: Prepared<'_>, options: &Options) -> Result<Encoded,
 }
 
 /// The ids of a prompt: control tokens by their own ids, each stretch of text between them on its own.
-fn prompt_ids(prompt: &Prompt<'_>, tokenizer: &Tokenizer) -> Result<Vec<u32>, Error> {
+pub(crate) fn prompt_ids(prompt: &Prompt<'_>, tokenizer: &Tokenizer) -> Result<Vec<u32>, Error> {
     let mut ids = Vec::with_capacity(prompt.text.len() / 3);
     for segment in prompt.segments() {
         match segment {

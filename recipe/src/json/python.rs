@@ -1,6 +1,7 @@
 //! [`Value`] → JSON as the prompts print it: `, ` and `: ` between members, numbers by value rather than by spelling.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use super::{Number, NumberValue, Value, write_string};
 
@@ -23,30 +24,51 @@ struct Layout {
 
 /// Appends `value` as the prompts print JSON.
 pub fn write_python(value: &Value<'_>, style: FloatStyle, out: &mut String) {
-    write(value, Layout { style, comma: ", ", colon: ": " }, out);
+    write_python_watched(value, style, out, &mut |_, _| {});
+}
+
+/// Appends `value` as the prompts print JSON, and shows `watch` where each key and each value was printed and what it was
+/// printed from. What has no text of its own (`true`, `null`, `[]`) was printed from the key before it.
+pub(crate) fn write_python_watched(
+    value: &Value<'_>,
+    style: FloatStyle,
+    out: &mut String,
+    watch: &mut impl FnMut(Range<usize>, &str),
+) {
+    write(value, "", Layout { style, comma: ", ", colon: ": " }, out, watch);
 }
 
 /// Appends `value` without white space, but with numbers by value: JSON that was read and written again.
 pub fn write_rewritten(value: &Value<'_>, out: &mut String) {
-    write(value, Layout { style: FloatStyle::V4, comma: ",", colon: ":" }, out);
+    write(value, "", Layout { style: FloatStyle::V4, comma: ",", colon: ":" }, out, &mut |_, _| {});
 }
 
-fn write(value: &Value<'_>, layout: Layout, out: &mut String) {
+fn write(
+    value: &Value<'_>,
+    key: &str,
+    layout: Layout,
+    out: &mut String,
+    watch: &mut impl FnMut(Range<usize>, &str),
+) {
+    let start = out.len();
     match value {
         Value::Null => out.push_str("null"),
         Value::Bool(true) => out.push_str("true"),
         Value::Bool(false) => out.push_str("false"),
         Value::Number(number) => write_number(number, layout.style, out),
         Value::String(text) => write_string(text, out),
+        Value::Array(items) if items.is_empty() => out.push_str("[]"),
+        Value::Object(object) if object.is_empty() => out.push_str("{}"),
         Value::Array(items) => {
             out.push('[');
             for (index, item) in items.iter().enumerate() {
                 if index > 0 {
                     out.push_str(layout.comma);
                 }
-                write(item, layout, out);
+                write(item, key, layout, out, watch);
             }
             out.push(']');
+            return;
         }
         Value::Object(object) => {
             out.push('{');
@@ -54,13 +76,22 @@ fn write(value: &Value<'_>, layout: Layout, out: &mut String) {
                 if index > 0 {
                     out.push_str(layout.comma);
                 }
+                let start = out.len();
                 write_string(key, out);
+                watch(start..out.len(), key);
                 out.push_str(layout.colon);
-                write(member, layout, out);
+                write(member, key, layout, out, watch);
             }
             out.push('}');
+            return;
         }
     }
+    let source = match value {
+        Value::String(text) => text,
+        Value::Number(number) => number.literal(),
+        _ => key,
+    };
+    watch(start..out.len(), source);
 }
 
 fn write_number(number: &Number<'_>, style: FloatStyle, out: &mut String) {

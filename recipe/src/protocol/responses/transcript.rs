@@ -177,7 +177,7 @@ impl<'t, 'v> Transcript<'t, 'v> {
                 so_far.push('\n');
                 so_far.push_str(&text);
             }
-            None => *reasoning = Some(text.into()),
+            None => *reasoning = Some(text),
         }
     }
 

@@ -1,0 +1,148 @@
+//! Stretch of a prompt → field of the request.
+
+use crate::prompt::{Address, Scope, Setting, Trace};
+use crate::protocol::Protocol;
+
+use super::places::{Place, Places, ROOT, Step};
+
+/// Members that hold lists of texts and images.
+const CONTAINERS: [&str; 4] = ["content", "output", "system", "summary"];
+
+/// Finds the fields of a prompt's stretches.
+pub(super) struct Owners<'t, 'v> {
+    pub(super) places: Places<'v>,
+    pub(super) trace: &'t Trace,
+    pub(super) protocol: Protocol,
+}
+
+impl Owners<'_, '_> {
+    /// The end of each stretch, and the field that it came from; none for the format itself.
+    pub(super) fn stretches(&self) -> Vec<(usize, Option<Place>)> {
+        let scopes: Vec<Option<Place>> = self.trace.scopes.iter().map(|scope| self.scope(scope)).collect();
+        let owner = |source, scope: usize| self.places.find(source).or(scopes[scope]);
+        self.trace.stretches.iter().map(|stretch| (stretch.end, owner(stretch.source, stretch.scope))).collect()
+    }
+
+    /// The field on whose behalf text was composed.
+    fn scope(&self, scope: &Scope) -> Option<Place> {
+        match scope {
+            Scope::Format => None,
+            Scope::Text(address) => self.places.find(*address),
+            Scope::Setting(setting) => self.setting(*setting),
+            Scope::Tool(name, texts) => self.tool(name, texts).or_else(|| self.setting(Setting::Tools)),
+            Scope::Content(texts, call_id) => self
+                .enclosing(texts)
+                .or_else(|| self.first_of((*call_id)?, &[&["content"], &["output"], &["tools"]]))
+                .or_else(|| self.turns()),
+            Scope::Reasoning(texts) => match self.protocol {
+                // Reasoning is an item of its own, and the texts are those of the items after it.
+                Protocol::Responses => self.turns(),
+                Protocol::ChatCompletions | Protocol::Messages => self.enclosing(texts).or_else(|| self.turns()),
+            },
+            Scope::CallName(call) => self.of_call(*call, &[&["function", "name"], &["name"]]),
+            Scope::Parameter(call, name) => {
+                let arguments = self.of_call(*call, &[&["function", "arguments"], &["arguments"], &["input"]])?;
+                let parameter = |key: &'_ str| {
+                    let members = self.places.value(arguments).as_object()?;
+                    let (key, _) = members.iter().find(|(member, _)| *member == key)?;
+                    self.places.child(arguments, Step::Key(key))
+                };
+                Some(parameter(name).unwrap_or(arguments))
+            }
+        }
+    }
+
+    fn setting(&self, setting: Setting) -> Option<Place> {
+        let fields: &[&[&'static str]] = match (self.protocol, setting) {
+            (_, Setting::Tools) => &[&["tools"]],
+            (_, Setting::ToolChoice) => &[&["tool_choice"]],
+            (Protocol::ChatCompletions, Setting::Effort) => &[&["reasoning_effort"], &["thinking"]],
+            (Protocol::ChatCompletions, Setting::Thinking) => &[&["thinking"], &["reasoning_effort"]],
+            (Protocol::ChatCompletions, Setting::ResponseFormat) => &[&["response_format"]],
+            (Protocol::Responses, Setting::Effort | Setting::Thinking) => &[&["reasoning", "effort"]],
+            (Protocol::Responses, Setting::ResponseFormat) => &[&["text", "format"]],
+            (Protocol::Messages, Setting::Effort) => &[&["output_config", "effort"], &["thinking"]],
+            (Protocol::Messages, Setting::Thinking) => &[&["thinking"], &["output_config", "effort"]],
+            (Protocol::Messages, Setting::ResponseFormat) => &[&["output_config", "format"]],
+        };
+        fields.iter().find_map(|keys| self.places.member(ROOT, keys))
+    }
+
+    /// The list of messages.
+    fn turns(&self) -> Option<Place> {
+        self.places.member(ROOT, &[if self.protocol == Protocol::Responses { "input" } else { "messages" }])
+    }
+
+    /// The list that holds all of `texts`, or what holds the lists.
+    fn enclosing(&self, texts: &[Address]) -> Option<Place> {
+        let lists = texts.iter().filter_map(|text| self.places.find(*text)).map(|place| self.list(place));
+        let shared = lists.map(|place| self.places.line(place)).reduce(|left, right| {
+            left.into_iter().zip(right).take_while(|(left, right)| left == right).map(|(place, _)| place).collect()
+        })?;
+        shared.last().copied().filter(|place| *place != ROOT)
+    }
+
+    /// The list of texts and images that a text belongs to; itself, if it stands alone.
+    fn list(&self, place: Place) -> Place {
+        let inwards = self.places.line(place);
+        let is_list = |place: &&Place| match self.places.parent(**place) {
+            Some((_, Step::Key(key))) => CONTAINERS.contains(&key),
+            _ => false,
+        };
+        inwards.iter().rev().find(is_list).copied().unwrap_or(place)
+    }
+
+    /// The first of some members of the call that one of its texts belongs to, or the call itself.
+    fn of_call(&self, [id, name]: [Address; 2], members: &[&[&'static str]]) -> Option<Place> {
+        self.first_of(id, members).or_else(|| {
+            let function = self.holder(name)?;
+            let key = members.iter().find_map(|keys| keys.last())?;
+            self.places.member(function, &[key]).or(Some(function))
+        })
+    }
+
+    /// The first of some members of the object that holds a text, or the object itself.
+    fn first_of(&self, text: Address, members: &[&[&'static str]]) -> Option<Place> {
+        let holder = self.holder(text)?;
+        Some(members.iter().find_map(|keys| self.places.member(holder, keys)).unwrap_or(holder))
+    }
+
+    fn holder(&self, text: Address) -> Option<Place> {
+        self.places.parent(self.places.find(text)?).map(|(holder, _)| holder)
+    }
+
+    /// The declaration of a tool: by one of its texts, or by its name where all of them were composed.
+    fn tool(&self, name: &str, texts: &[Address]) -> Option<Place> {
+        let by_text = || self.declaration(texts.iter().find_map(|text| self.places.find(*text))?);
+        let lists = || {
+            let items = self.turns().into_iter().flat_map(|turns| self.places.items(turns));
+            [ROOT].into_iter().chain(items).filter_map(|holder| self.places.member(holder, &["tools"]))
+        };
+        by_text().or_else(|| lists().flat_map(|list| self.places.items(list)).find_map(|tool| self.named(tool, name)))
+    }
+
+    /// `tools[i]`, or `tools[i].tools[j]` in a namespace, that a value is part of; the lists may be an item's.
+    fn declaration(&self, place: Place) -> Option<Place> {
+        let line = self.places.line(place);
+        let step = |index: usize| line.get(index).and_then(|place| self.places.parent(*place)).map(|(_, step)| step);
+        let start = if step(1) == Some(Step::Key("input")) { 3 } else { 1 };
+        let is_item = |start| step(start) == Some(Step::Key("tools")) && matches!(step(start + 1), Some(Step::Index(_)));
+        match (is_item(start), is_item(start + 2)) {
+            (true, true) => line.get(start + 3).copied(),
+            (true, false) => line.get(start + 1).copied(),
+            (false, _) => None,
+        }
+    }
+
+    /// The tool at `place`, or one in the namespace there, if it is shown as `name`. A tool of a namespace has both names
+    /// in its own.
+    fn named(&self, place: Place, name: &str) -> Option<Place> {
+        let said = |place, keys| self.places.string(place, keys);
+        if [said(place, &["name"]), said(place, &["function", "name"]), said(place, &["type"])].contains(&Some(name)) {
+            return Some(place);
+        }
+        let rest = name.strip_prefix(said(place, &["name"])?)?;
+        let members = self.places.member(place, &["tools"])?;
+        self.places.items(members).find(|member| said(*member, &["name"]).is_some_and(|name| rest.contains(name)))
+    }
+}
