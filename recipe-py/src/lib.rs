@@ -5,6 +5,7 @@ mod decoder;
 mod encoded;
 mod errors;
 mod events;
+mod explain;
 mod options;
 mod parsing;
 mod token_ids;
@@ -23,6 +24,8 @@ mod _native {
     use crate::errors::RequestError;
     #[pymodule_export]
     use crate::events::Event;
+    #[pymodule_export]
+    use crate::explain::{Difference, Part, Span, Turn, diff, diff_sequence, explain};
     #[pymodule_export]
     use crate::options::Options;
     #[pymodule_export]

@@ -91,7 +91,11 @@ impl fmt::Display for Difference {
                 write!(formatter, "the first prompt is the beginning of the second, which goes on with {part}")
             }
             (Some(Part { path: Some(path), text, .. }), Some(other)) if other.path.as_ref() == Some(path) => {
-                write!(formatter, "the two requests part at {path}: {text:?} in the first, {:?} in the second", other.text)
+                write!(
+                    formatter,
+                    "the two requests part at {path}: {text:?} in the first, {:?} in the second",
+                    other.text
+                )
             }
             (Some(first), Some(second)) => {
                 write!(formatter, "the two requests part where the first has {first} and the second {second}")

@@ -97,12 +97,12 @@ fn spans(ends: &[usize], stretches: &[(usize, Option<Place>)], places: &Places<'
     for (token, &end) in ends.iter().enumerate() {
         first += stretches[first..].iter().take_while(|(stretch_end, _)| *stretch_end <= start).count();
         let mut from = start;
-        let touched = stretches[first..].iter().take_while(|(stretch_end, _)| {
+        let mut touched = stretches[first..].iter().take_while(|(stretch_end, _)| {
             let touches = from < end;
             from = *stretch_end;
             touches
         });
-        let owner = touched.filter_map(|(_, owner)| *owner).next();
+        let owner = touched.find_map(|(_, owner)| *owner);
         match joined.last_mut() {
             Some((tokens, last)) if *last == owner => tokens.end = token + 1,
             _ => joined.push((token..token + 1, owner)),

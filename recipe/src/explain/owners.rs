@@ -1,5 +1,6 @@
 //! Stretch of a prompt → field of the request.
 
+use crate::json::Value;
 use crate::prompt::{Address, Scope, Setting, Trace};
 use crate::protocol::Protocol;
 
@@ -65,7 +66,8 @@ impl Owners<'_, '_> {
             (Protocol::Messages, Setting::Thinking) => &[&["thinking"], &["output_config", "effort"]],
             (Protocol::Messages, Setting::ResponseFormat) => &[&["output_config", "format"]],
         };
-        fields.iter().find_map(|keys| self.places.member(ROOT, keys))
+        let mut given = fields.iter().filter_map(|keys| self.places.member(ROOT, keys));
+        given.find(|place| *self.places.value(*place) != Value::Null)
     }
 
     /// The list of messages.
@@ -126,7 +128,8 @@ impl Owners<'_, '_> {
         let line = self.places.line(place);
         let step = |index: usize| line.get(index).and_then(|place| self.places.parent(*place)).map(|(_, step)| step);
         let start = if step(1) == Some(Step::Key("input")) { 3 } else { 1 };
-        let is_item = |start| step(start) == Some(Step::Key("tools")) && matches!(step(start + 1), Some(Step::Index(_)));
+        let is_item =
+            |start| step(start) == Some(Step::Key("tools")) && matches!(step(start + 1), Some(Step::Index(_)));
         match (is_item(start), is_item(start + 2)) {
             (true, true) => line.get(start + 3).copied(),
             (true, false) => line.get(start + 1).copied(),

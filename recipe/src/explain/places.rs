@@ -1,6 +1,7 @@
 //! The fields of a request body: found by the address of their text, and named by their JSON path.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 
 use crate::json::{Value, write_string};
 use crate::prompt::Address;
@@ -32,8 +33,7 @@ pub(super) struct Places<'v> {
 
 impl<'v> Places<'v> {
     pub(super) fn new(body: &'v Value<'v>) -> Self {
-        let mut places =
-            Self { values: Vec::new(), parents: Vec::new(), children: HashMap::new(), texts: Vec::new() };
+        let mut places = Self { values: Vec::new(), parents: Vec::new(), children: HashMap::new(), texts: Vec::new() };
         places.add(body, ROOT, Step::Index(0));
         places.texts.sort_unstable_by_key(|(address, _)| address.start);
         places
@@ -97,10 +97,9 @@ impl<'v> Places<'v> {
         self.children.get(&(place, step)).copied()
     }
 
-    /// The value some keys away, if it is there and not null.
+    /// The value some keys away.
     pub(super) fn member(&self, place: Place, keys: &[&'v str]) -> Option<Place> {
-        let found = keys.iter().try_fold(place, |place, key| self.child(place, Step::Key(key)))?;
-        (*self.value(found) != Value::Null).then_some(found)
+        keys.iter().try_fold(place, |place, key| self.child(place, Step::Key(key)))
     }
 
     /// The items of the array at `place`, if it is one.
@@ -126,7 +125,7 @@ impl<'v> Places<'v> {
         let mut path = String::new();
         for (_, step) in self.line(place).into_iter().filter_map(|place| self.parent(place)) {
             match step {
-                Step::Index(index) => path.push_str(&format!("[{index}]")),
+                Step::Index(index) => drop(write!(path, "[{index}]")),
                 Step::Key(key) if is_plain(key) => {
                     if !path.is_empty() {
                         path.push('.');

@@ -1,7 +1,6 @@
 //! [`Value`] → JSON as the prompts print it: `, ` and `: ` between members, numbers by value rather than by spelling.
 
 use std::fmt::Write as _;
-use std::ops::Range;
 
 use super::{Number, NumberValue, Value, write_string};
 
@@ -27,13 +26,14 @@ pub fn write_python(value: &Value<'_>, style: FloatStyle, out: &mut String) {
     write_python_watched(value, style, out, &mut |_, _| {});
 }
 
-/// Appends `value` as the prompts print JSON, and shows `watch` where each key and each value was printed and what it was
-/// printed from. What has no text of its own (`true`, `null`, `[]`) was printed from the key before it.
+/// Appends `value` as the prompts print JSON, and tells `watch` after each piece how long the text is now and what the
+/// piece was printed from. What has no text of its own (`true`, a bracket, a comma) counts to the key of the value that it
+/// is part of.
 pub(crate) fn write_python_watched(
     value: &Value<'_>,
     style: FloatStyle,
     out: &mut String,
-    watch: &mut impl FnMut(Range<usize>, &str),
+    watch: &mut impl FnMut(usize, &str),
 ) {
     write(value, "", Layout { style, comma: ", ", colon: ": " }, out, watch);
 }
@@ -43,47 +43,37 @@ pub fn write_rewritten(value: &Value<'_>, out: &mut String) {
     write(value, "", Layout { style: FloatStyle::V4, comma: ",", colon: ":" }, out, &mut |_, _| {});
 }
 
-fn write(
-    value: &Value<'_>,
-    key: &str,
-    layout: Layout,
-    out: &mut String,
-    watch: &mut impl FnMut(Range<usize>, &str),
-) {
-    let start = out.len();
+fn write(value: &Value<'_>, key: &str, layout: Layout, out: &mut String, watch: &mut impl FnMut(usize, &str)) {
     match value {
         Value::Null => out.push_str("null"),
         Value::Bool(true) => out.push_str("true"),
         Value::Bool(false) => out.push_str("false"),
         Value::Number(number) => write_number(number, layout.style, out),
         Value::String(text) => write_string(text, out),
-        Value::Array(items) if items.is_empty() => out.push_str("[]"),
-        Value::Object(object) if object.is_empty() => out.push_str("{}"),
         Value::Array(items) => {
             out.push('[');
             for (index, item) in items.iter().enumerate() {
                 if index > 0 {
                     out.push_str(layout.comma);
                 }
+                watch(out.len(), key);
                 write(item, key, layout, out, watch);
             }
             out.push(']');
-            return;
         }
         Value::Object(object) => {
             out.push('{');
-            for (index, (key, member)) in object.iter().enumerate() {
+            for (index, (name, member)) in object.iter().enumerate() {
                 if index > 0 {
                     out.push_str(layout.comma);
                 }
-                let start = out.len();
-                write_string(key, out);
-                watch(start..out.len(), key);
+                watch(out.len(), key);
+                write_string(name, out);
+                watch(out.len(), name);
                 out.push_str(layout.colon);
-                write(member, key, layout, out, watch);
+                write(member, name, layout, out, watch);
             }
             out.push('}');
-            return;
         }
     }
     let source = match value {
@@ -91,7 +81,7 @@ fn write(
         Value::Number(number) => number.literal(),
         _ => key,
     };
-    watch(start..out.len(), source);
+    watch(out.len(), source);
 }
 
 fn write_number(number: &Number<'_>, style: FloatStyle, out: &mut String) {

@@ -133,13 +133,7 @@ impl<'a> Writer<'_, 'a> {
         let (style, out) = (self.version.float_style(), &mut self.prompt.text);
         match &mut self.trace {
             None => write_python(value, style, out),
-            Some(trace) => {
-                write_python_watched(value, style, out, &mut |piece, source| {
-                    trace.note(piece.start, "");
-                    trace.note(piece.end, source);
-                });
-                trace.note(out.len(), "");
-            }
+            Some(trace) => write_python_watched(value, style, out, &mut |end, source| trace.note(end, source)),
         }
     }
 

@@ -10,8 +10,8 @@ use crate::conversation::{
 };
 use crate::special::Special;
 
-use super::{Scope, Setting, Writer};
 use super::tools::Words;
+use super::{Scope, Setting, Writer};
 
 const WORDS: Words = Words {
     block: " calls",
