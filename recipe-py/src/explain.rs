@@ -1,6 +1,7 @@
 //! `explain`, `diff` and `diff_sequence`, and what they return.
 
 use pyo3::prelude::*;
+use recipe::codec::Options as Settings;
 use recipe::explain as codec;
 
 use crate::body::Body;
@@ -16,7 +17,7 @@ pub(crate) fn explain(
     protocol: &str,
     options: Option<PyRef<'_, Options>>,
 ) -> PyResult<Vec<Span>> {
-    let explanation = explanation(py, body, protocol, options.as_deref())?;
+    let explanation = explanation(py, body, protocol, &settings(options))?;
     let span = |span: &codec::Span| Span {
         start: span.tokens.start,
         end: span.tokens.end,
@@ -36,8 +37,9 @@ pub(crate) fn diff(
     protocol: &str,
     options: Option<PyRef<'_, Options>>,
 ) -> PyResult<Difference> {
-    let first = explanation(py, first, protocol, options.as_deref())?;
-    let second = explanation(py, second, protocol, options.as_deref())?;
+    let options = settings(options);
+    let first = explanation(py, first, protocol, &options)?;
+    let second = explanation(py, second, protocol, &options)?;
     Ok(Difference(py.detach(|| codec::difference(&first, &second))))
 }
 
@@ -50,26 +52,30 @@ pub(crate) fn diff_sequence(
     protocol: &str,
     options: Option<PyRef<'_, Options>>,
 ) -> PyResult<Vec<Turn>> {
-    let explain = |(index, body): (usize, &Bound<'_, PyAny>)| {
-        explanation(py, body, protocol, options.as_deref()).map_err(|error| {
+    let options = settings(options);
+    let explain = |(index, body): (usize, Bound<'_, PyAny>)| {
+        explanation(py, &body, protocol, &options).map_err(|error| {
             let noted = error.value(py).call_method1("add_note", (format!("in requests[{index}]"),));
             noted.err().unwrap_or(error)
         })
     };
-    let explained = requests.iter().enumerate().map(explain).collect::<PyResult<Vec<_>>>()?;
+    let explained = requests.into_iter().enumerate().map(explain).collect::<PyResult<Vec<_>>>()?;
     Ok(py.detach(|| codec::turns(&explained)).into_iter().map(Turn).collect())
+}
+
+fn settings(options: Option<PyRef<'_, Options>>) -> Settings {
+    options.map(|options| options.0.clone()).unwrap_or_default()
 }
 
 fn explanation(
     py: Python<'_>,
     body: &Bound<'_, PyAny>,
     protocol: &str,
-    options: Option<&Options>,
+    options: &Settings,
 ) -> PyResult<codec::Explanation> {
     let protocol = errors::protocol(protocol)?;
     let body = Body::extract(body)?;
-    let options = options.map(|options| options.0.clone()).unwrap_or_default();
-    let explained = py.detach(|| body.with_value(|value| codec::explain_value(value, protocol, &options)));
+    let explained = py.detach(|| body.with_value(|value| codec::explain_value(value, protocol, options)));
     explained.map_err(|error| errors::request_error(py, &error, protocol))
 }
 

@@ -2,6 +2,7 @@
 //!
 //! The prompt is written as for `encode`, with a trace of where its text was copied from; everything here reads that trace.
 
+mod declared;
 mod difference;
 mod owners;
 mod places;
@@ -69,9 +70,10 @@ pub fn explain_value(body: &Value<'_>, protocol: Protocol, options: &Options) ->
     let (version, tokenizer) = (prepared.version, options.tokenizer(prepared.version));
     let (prompt, trace) = render_traced(&prepared.conversation, version, &options.spellings(version));
     let token_ids = prompt_ids(&prompt, &tokenizer)?;
-    let owners = Owners { places: Places::new(body), trace: &trace, protocol };
+    let places = Places::new(body);
+    let stretches = Owners::new(&places, &trace, protocol).stretches();
     let ends = token_ends(&token_ids, &tokenizer)?;
-    let spans = spans(&ends, &owners.stretches(), &owners.places);
+    let spans = spans(&ends, &stretches, &places);
     let starts = [0].into_iter().chain(ends).map(|byte| prompt.text.ceil_char_boundary(byte)).collect();
     Ok(Explanation { token_ids, prompt: prompt.text, version, spans, starts })
 }

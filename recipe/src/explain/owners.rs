@@ -4,6 +4,7 @@ use crate::json::Value;
 use crate::prompt::{Address, Scope, Setting, Trace};
 use crate::protocol::Protocol;
 
+use super::declared::Declared;
 use super::places::{Place, Places, ROOT, Step};
 
 /// Members that hold lists of texts and images.
@@ -11,12 +12,23 @@ const CONTAINERS: [&str; 4] = ["content", "output", "system", "summary"];
 
 /// Finds the fields of a prompt's stretches.
 pub(super) struct Owners<'t, 'v> {
-    pub(super) places: Places<'v>,
-    pub(super) trace: &'t Trace,
-    pub(super) protocol: Protocol,
+    places: &'t Places<'v>,
+    trace: &'t Trace,
+    protocol: Protocol,
+    declared: Declared<'v>,
 }
 
-impl Owners<'_, '_> {
+impl<'t, 'v> Owners<'t, 'v> {
+    pub(super) fn new(places: &'t Places<'v>, trace: &'t Trace, protocol: Protocol) -> Self {
+        let holders =
+            [ROOT].into_iter().chain(turns(places, protocol).into_iter().flat_map(|turns| places.items(turns)));
+        let mut declared = Declared::default();
+        for list in holders.filter_map(|holder| places.member(holder, &["tools"])) {
+            declared.add(list, places);
+        }
+        Self { places, trace, protocol, declared }
+    }
+
     /// The end of each stretch, and the field that it came from; none for the format itself.
     pub(super) fn stretches(&self) -> Vec<(usize, Option<Place>)> {
         let scopes: Vec<Option<Place>> = self.trace.scopes.iter().map(|scope| self.scope(scope)).collect();
@@ -34,21 +46,18 @@ impl Owners<'_, '_> {
             Scope::Content(texts, call_id) => self
                 .enclosing(texts)
                 .or_else(|| self.first_of((*call_id)?, &[&["content"], &["output"], &["tools"]]))
-                .or_else(|| self.turns()),
+                .or_else(|| turns(self.places, self.protocol)),
             Scope::Reasoning(texts) => match self.protocol {
                 // Reasoning is an item of its own, and the texts are those of the items after it.
-                Protocol::Responses => self.turns(),
-                Protocol::ChatCompletions | Protocol::Messages => self.enclosing(texts).or_else(|| self.turns()),
+                Protocol::Responses => turns(self.places, self.protocol),
+                Protocol::ChatCompletions | Protocol::Messages => {
+                    self.enclosing(texts).or_else(|| turns(self.places, self.protocol))
+                }
             },
             Scope::CallName(call) => self.of_call(*call, &[&["function", "name"], &["name"]]),
             Scope::Parameter(call, name) => {
                 let arguments = self.of_call(*call, &[&["function", "arguments"], &["arguments"], &["input"]])?;
-                let parameter = |key: &'_ str| {
-                    let members = self.places.value(arguments).as_object()?;
-                    let (key, _) = members.iter().find(|(member, _)| *member == key)?;
-                    self.places.child(arguments, Step::Key(key))
-                };
-                Some(parameter(name).unwrap_or(arguments))
+                self.places.child(arguments, Step::Key(name)).or(Some(arguments))
             }
         }
     }
@@ -68,11 +77,6 @@ impl Owners<'_, '_> {
         };
         let mut given = fields.iter().filter_map(|keys| self.places.member(ROOT, keys));
         given.find(|place| *self.places.value(*place) != Value::Null)
-    }
-
-    /// The list of messages.
-    fn turns(&self) -> Option<Place> {
-        self.places.member(ROOT, &[if self.protocol == Protocol::Responses { "input" } else { "messages" }])
     }
 
     /// The list that holds all of `texts`, or what holds the lists.
@@ -115,12 +119,8 @@ impl Owners<'_, '_> {
 
     /// The declaration of a tool: by one of its texts, or by its name where all of them were composed.
     fn tool(&self, name: &str, texts: &[Address]) -> Option<Place> {
-        let by_text = || self.declaration(texts.iter().find_map(|text| self.places.find(*text))?);
-        let lists = || {
-            let items = self.turns().into_iter().flat_map(|turns| self.places.items(turns));
-            [ROOT].into_iter().chain(items).filter_map(|holder| self.places.member(holder, &["tools"]))
-        };
-        by_text().or_else(|| lists().flat_map(|list| self.places.items(list)).find_map(|tool| self.named(tool, name)))
+        let by_text = texts.iter().find_map(|text| self.places.find(*text)).and_then(|place| self.declaration(place));
+        by_text.or_else(|| self.declared.find(name))
     }
 
     /// `tools[i]`, or `tools[i].tools[j]` in a namespace, that a value is part of; the lists may be an item's.
@@ -136,16 +136,9 @@ impl Owners<'_, '_> {
             (false, _) => None,
         }
     }
+}
 
-    /// The tool at `place`, or one in the namespace there, if it is shown as `name`. A tool of a namespace has both names
-    /// in its own.
-    fn named(&self, place: Place, name: &str) -> Option<Place> {
-        let said = |place, keys| self.places.string(place, keys);
-        if [said(place, &["name"]), said(place, &["function", "name"]), said(place, &["type"])].contains(&Some(name)) {
-            return Some(place);
-        }
-        let rest = name.strip_prefix(said(place, &["name"])?)?;
-        let members = self.places.member(place, &["tools"])?;
-        self.places.items(members).find(|member| said(*member, &["name"]).is_some_and(|name| rest.contains(name)))
-    }
+/// The list of messages.
+fn turns(places: &Places<'_>, protocol: Protocol) -> Option<Place> {
+    places.member(ROOT, &[if protocol == Protocol::Responses { "input" } else { "messages" }])
 }

@@ -93,12 +93,12 @@ impl<'v> Places<'v> {
     }
 
     /// The value one step away.
-    pub(super) fn child(&self, place: Place, step: Step<'v>) -> Option<Place> {
+    pub(super) fn child(&self, place: Place, step: Step<'_>) -> Option<Place> {
         self.children.get(&(place, step)).copied()
     }
 
     /// The value some keys away.
-    pub(super) fn member(&self, place: Place, keys: &[&'v str]) -> Option<Place> {
+    pub(super) fn member(&self, place: Place, keys: &[&str]) -> Option<Place> {
         keys.iter().try_fold(place, |place, key| self.child(place, Step::Key(key)))
     }
 
@@ -108,7 +108,7 @@ impl<'v> Places<'v> {
     }
 
     /// The string some keys away.
-    pub(super) fn string(&self, place: Place, keys: &[&'v str]) -> Option<&'v str> {
+    pub(super) fn string(&self, place: Place, keys: &[&str]) -> Option<&'v str> {
         self.member(place, keys).and_then(|member| self.value(member).as_str())
     }
 
