@@ -125,12 +125,12 @@ def test_a_sequence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "REQUEST  TOKENS  CACHED   SHARE  BY  UNTIL",
         "      1       5       0    0.0%",
         "      2      13       5   38.5%   1  messages[1].content",
-        "      3      14       3   21.4%   2  messages[0].content",
+        "      3      14       3   21.4%   1  messages[0].content",
         "      4      13      13  100.0%   2  the end",
         "    all      45      21   46.7%",
     ]
     shown = json.loads(printed(capsys, "diff", "--json", file))
-    assert [turn["earlier"] for turn in shown["turns"]] == [None, 0, 1, 1]
+    assert [turn["earlier"] for turn in shown["turns"]] == [None, 0, 0, 1]
     assert shown["turns"][2]["difference"]["path"] == "messages[0].content"
 
 

@@ -16,7 +16,15 @@ TEXTS = st.one_of(
     st.text(max_size=12),
     st.sampled_from(["<think>", "<｜User｜>", "</tool_result>", "｜DSML｜", "\n\n", "{}", '"', "é\u0301", "𓀀"]),
 )
-JUNK = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), TEXTS, st.just([]), st.just({}))
+JUNK = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False, allow_infinity=False),
+    TEXTS,
+    st.just([]),
+    st.just({}),
+)
 PROTOCOLS = st.sampled_from(["chat_completions", "responses", "messages"])
 
 
