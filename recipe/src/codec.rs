@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::conversation_json;
 use crate::encoded::{Encoded, constraint, parsing_options};
 use crate::error::{Error, ErrorCode};
-use crate::history::{HistoryKey, Replay};
+use crate::history::{HistoryKey, Replay, Seal};
 use crate::json::{Value, parse};
 use crate::model::{DEFAULT_MODELS, Version};
 use crate::prompt::{Prompt, Segment, render_with_turns};
@@ -61,6 +61,11 @@ impl Options {
         let overrides = self.spellings.iter().cloned();
         overrides.fold(version.spellings(), |spellings, (special, spelling)| spellings.with(special, spelling))
     }
+
+    /// What seals and reads records of the model's ids, if there is a key.
+    pub(crate) fn seal(&self, version: Version, tokenizer: &Tokenizer) -> Option<Seal> {
+        self.history_key.as_ref().map(|key| key.seal(version, tokenizer))
+    }
 }
 
 /// Turns a request body into token ids.
@@ -102,7 +107,7 @@ fn encode_prepared(prepared: Prepared<'_>, options: &Options) -> Result<Encoded,
     let Prepared { conversation, version, .. } = prepared;
     let (spellings, tokenizer) = (options.spellings(version), options.tokenizer(version));
     let (prompt, turns) = render_with_turns(&conversation, version, &spellings);
-    let seal = options.history_key.as_ref().map(|key| key.seal(version, &tokenizer));
+    let seal = options.seal(version, &tokenizer);
     let replay = seal.as_ref().map(|seal| Replay::new(&prompt, &turns, seal)).unwrap_or_default();
     let sampling = Sampling::resolve(&prepared.sampling, &conversation, version);
     let mut parsing = parsing_options(&conversation);
@@ -136,7 +141,7 @@ fn encode_prepared(prepared: Prepared<'_>, options: &Options) -> Result<Encoded,
 }
 
 /// The ids of a prompt: control tokens by their own ids, each stretch of text between them on its own.
-fn prompt_ids(prompt: &Prompt<'_>, replay: &Replay, tokenizer: &Tokenizer) -> Result<Vec<u32>, Error> {
+pub(crate) fn prompt_ids(prompt: &Prompt<'_>, replay: &Replay, tokenizer: &Tokenizer) -> Result<Vec<u32>, Error> {
     let mut ids = Vec::with_capacity(prompt.text.len() / 3);
     let mut position = 0;
     for segment in prompt.segments() {

@@ -1,5 +1,7 @@
 //! The input items of the Responses protocol, field by field.
 
+use std::borrow::Cow;
+
 use crate::error::Error;
 use crate::json::{Object, Value};
 use crate::protocol::shared::content::TextOr;
@@ -236,16 +238,19 @@ wire_object! {
     }
 }
 
-impl ReasoningItem<'_> {
+impl<'v> ReasoningItem<'v> {
     /// The text, or the summary where there is no content: the parts joined by line feeds.
-    pub(super) fn text(&self) -> String {
-        let texts: Vec<&str> = match self.content.as_deref() {
+    pub(super) fn text(&self) -> Cow<'v, str> {
+        let texts: Vec<&'v str> = match self.content.as_deref() {
             None | Some([]) => {
                 let summary = self.summary.and_then(Value::as_array).unwrap_or_default();
                 summary.iter().filter_map(|part| part.get("text").and_then(Value::as_str)).collect()
             }
             Some(parts) => parts.iter().map(|part| part.text).collect(),
         };
-        texts.join("\n")
+        match texts[..] {
+            [text] => text.into(),
+            _ => texts.join("\n").into(),
+        }
     }
 }

@@ -178,7 +178,7 @@ impl<'t, 'v> Transcript<'t, 'v> {
     }
 
     /// Adds reasoning to a turn that has nothing else yet, or begins one with it.
-    fn reasoning(&mut self, text: String) {
+    fn reasoning(&mut self, text: Cow<'v, str>) {
         if text.is_empty() {
             return;
         }
@@ -193,7 +193,7 @@ impl<'t, 'v> Transcript<'t, 'v> {
                 so_far.push('\n');
                 so_far.push_str(&text);
             }
-            None => *reasoning = Some(text.into()),
+            None => *reasoning = Some(text),
         }
     }
 
