@@ -6,6 +6,7 @@ mod decoder;
 mod encoded;
 mod errors;
 mod events;
+mod explain;
 mod lookup;
 mod options;
 mod parsing;
@@ -28,6 +29,8 @@ mod _native {
     use crate::errors::RequestError;
     #[pymodule_export]
     use crate::events::Event;
+    #[pymodule_export]
+    use crate::explain::{Difference, Part, Span, Turn, diff, diff_sequence, explain};
     #[pymodule_export]
     use crate::options::Options;
     #[pymodule_export]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use recipe::codec;
+use recipe::history::HistoryKey;
 use recipe::protocol::{MissingReasoning, RequiredWhileThinking, ServerTools};
 use recipe::special::Special;
 
@@ -20,7 +21,8 @@ impl Options {
     #[new]
     #[pyo3(signature = (*, models=None, default_thinking=true, missing_reasoning="fill", responses_web_search="drop",
         messages_web_search="drop", max_tokens_bounds=(393_216, 393_216), special_tokens=None, tokenizers=None,
-        required_choice_while_thinking="constrain", show_tool_errors=false, show_text_documents=false))]
+        required_choice_while_thinking="constrain", show_tool_errors=false, show_text_documents=false,
+        history_key=None))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
     fn new(
         models: Option<HashMap<String, String>>,
@@ -34,6 +36,7 @@ impl Options {
         required_choice_while_thinking: &str,
         show_tool_errors: bool,
         show_text_documents: bool,
+        history_key: Option<Vec<u8>>,
     ) -> PyResult<Self> {
         let mut options = codec::Options::default();
         if let Some(models) = models {
@@ -64,6 +67,7 @@ impl Options {
         for (name, tokenizer) in tokenizers.into_iter().flatten() {
             options.tokenizers.insert(version(&name)?.name(), Arc::clone(&tokenizer.0));
         }
+        options.history_key = self::history_key(history_key)?;
         Ok(Self(options))
     }
 }
@@ -72,6 +76,14 @@ impl Options {
 pub(crate) fn special(key: &str) -> PyResult<Special> {
     let expected = "the name of a control token (\"image\", \"thinking_end\", …)";
     Special::from_key(key).ok_or_else(|| argument_error("special_tokens", expected, key))
+}
+
+/// The secret of token-faithful history.
+pub(crate) fn history_key(secret: Option<Vec<u8>>) -> PyResult<Option<HistoryKey>> {
+    let Some(secret) = secret else { return Ok(None) };
+    let expected = format!("at least {} bytes", HistoryKey::SHORTEST);
+    let found = || argument_error("history_key", &expected, &format!("{} bytes", secret.len()));
+    HistoryKey::new(&secret).map(Some).ok_or_else(found)
 }
 
 fn server_tools(name: &str, value: &str) -> PyResult<ServerTools> {

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use crate::conversation_json;
 use crate::encoded::{Encoded, constraint, parsing_options};
 use crate::error::{Error, ErrorCode};
+use crate::history::{HistoryKey, Replay, Seal};
 use crate::json::{Value, parse};
 use crate::model::{DEFAULT_MODELS, Version};
-use crate::prompt::{Prompt, Segment, render};
+use crate::prompt::{Prompt, Segment, render_with_turns};
 use crate::protocol::{
     Lookup, MissingReasoning, Prepared, Protocol, ReadOptions, RequiredWhileThinking, Sampling, ServerTools,
 };
@@ -24,6 +25,8 @@ pub struct Options {
     pub spellings: Vec<(Special, String)>,
     /// Tokenizers that replace the embedded ones.
     pub tokenizers: HashMap<&'static str, Arc<Tokenizer>>,
+    /// The secret of token-faithful history; without one there is none.
+    pub history_key: Option<HistoryKey>,
 }
 
 impl Default for Options {
@@ -42,6 +45,7 @@ impl Default for Options {
             },
             spellings: Vec::new(),
             tokenizers: HashMap::new(),
+            history_key: None,
         }
     }
 }
@@ -56,6 +60,11 @@ impl Options {
     pub fn spellings(&self, version: Version) -> Spellings {
         let overrides = self.spellings.iter().cloned();
         overrides.fold(version.spellings(), |spellings, (special, spelling)| spellings.with(special, spelling))
+    }
+
+    /// What seals and reads records of the model's ids, if there is a key.
+    pub(crate) fn seal(&self, version: Version, tokenizer: &Tokenizer) -> Option<Seal> {
+        self.history_key.as_ref().map(|key| key.seal(version, tokenizer))
     }
 }
 
@@ -97,7 +106,9 @@ pub fn encode_conversation_value(body: &Value<'_>, version: Version, options: &O
 fn encode_prepared(prepared: Prepared<'_>, options: &Options) -> Result<Encoded, Error> {
     let Prepared { conversation, version, .. } = prepared;
     let (spellings, tokenizer) = (options.spellings(version), options.tokenizer(version));
-    let prompt = render(&conversation, version, &spellings);
+    let (prompt, turns) = render_with_turns(&conversation, version, &spellings);
+    let seal = options.seal(version, &tokenizer);
+    let replay = seal.as_ref().map(|seal| Replay::new(&prompt, &turns, seal)).unwrap_or_default();
     let sampling = Sampling::resolve(&prepared.sampling, &conversation, version);
     let mut parsing = parsing_options(&conversation);
     parsing.stop_sequences = prepared.stop_sequences;
@@ -106,7 +117,7 @@ fn encode_prepared(prepared: Prepared<'_>, options: &Options) -> Result<Encoded,
     }
     parsing.top_logprobs = sampling.logprobs.then(|| sampling.top_logprobs.unwrap_or(0));
     Ok(Encoded {
-        token_ids: prompt_ids(&prompt, &tokenizer)?,
+        token_ids: prompt_ids(&prompt, &replay, &tokenizer)?,
         constraint: constraint(&conversation, prepared.calls),
         thinking: conversation.thinking,
         thinking_budget: prepared.thinking_budget.filter(|_| conversation.thinking),
@@ -123,22 +134,30 @@ fn encode_prepared(prepared: Prepared<'_>, options: &Options) -> Result<Encoded,
         custom_tools: prepared.custom_tools,
         namespace_tools: prepared.namespace_tools,
         echo: prepared.echo,
+        seal,
         tokenizer,
         spellings,
     })
 }
 
 /// The ids of a prompt: control tokens by their own ids, each stretch of text between them on its own.
-fn prompt_ids(prompt: &Prompt<'_>, tokenizer: &Tokenizer) -> Result<Vec<u32>, Error> {
+pub(crate) fn prompt_ids(prompt: &Prompt<'_>, replay: &Replay, tokenizer: &Tokenizer) -> Result<Vec<u32>, Error> {
     let mut ids = Vec::with_capacity(prompt.text.len() / 3);
+    let mut position = 0;
     for segment in prompt.segments() {
-        match segment {
-            Segment::Text(text) => tokenizer.encode_plain(text, &mut ids),
+        position += match segment {
+            Segment::Text(text) => {
+                replay.encode(text, position, tokenizer, &mut ids);
+                text.len()
+            }
             Segment::Special(_, spelling) => match tokenizer.special_id(spelling) {
-                Some(id) => ids.push(id),
+                Some(id) => {
+                    ids.push(id);
+                    spelling.len()
+                }
                 None => return Err(Error::new(ErrorCode::UnknownControlToken, "", &[("found", &spelling)])),
             },
-        }
+        };
     }
     Ok(ids)
 }

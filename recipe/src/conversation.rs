@@ -94,6 +94,8 @@ pub struct AssistantMessage<'a> {
     pub prefix: bool,
     /// Whether thinking is over in a prefix that has no content yet; it is over in one that has.
     pub thinking_closed: bool,
+    /// Records of the ids that the model wrote, as they came back; nothing is known of them yet.
+    pub records: Vec<&'a str>,
 }
 
 impl AssistantMessage<'_> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::conversation::{Conversation, Message, ResponseFormat, ToolChoice};
 use crate::decoder::{Decoder, DecoderConfig};
+use crate::history::Seal;
 use crate::json::{Value, write_compact, write_string};
 use crate::model::Version;
 use crate::output::{InitialStage, ParsingOptions, QuotedCalls};
@@ -49,6 +50,8 @@ pub struct Encoded {
     pub namespace_tools: Vec<(String, String, String)>,
     /// Settings that the answer repeats, as members of the response object.
     pub echo: Option<Value<'static>>,
+    /// What seals the records of the answer's ids, if they are kept.
+    pub seal: Option<Seal>,
     /// What made the ids, and reads those of the answer.
     pub tokenizer: Arc<Tokenizer>,
     /// How the control tokens are spelled.
@@ -69,6 +72,7 @@ impl Encoded {
             echo: self.echo.clone(),
             include_usage: self.include_usage.unwrap_or(false),
             choices: usize::from(self.choices),
+            seal: self.seal.clone(),
             ..AnswerConfig::new(protocol, id, &self.model)
         };
         DecoderConfig { parsing: self.parsing.clone(), answer, spellings: self.spellings.clone() }

@@ -1,9 +1,9 @@
 """Text never becomes a control token: the control ids of a prompt are those that its format places.
 
-Each request is encoded twice: once with hostile texts (spellings of control tokens, pieces of them, markup), once with a
-harmless word in every place. Both must have the same control ids in the same order. What the model itself said may hold
-the spellings of grounding, which are control tokens by the format; those are left out of its hostile texts, and have a
-test of their own.
+Each request is encoded twice: once with hostile texts (spellings of control tokens, pieces of them, markup), once with
+a harmless word in every place. Both must have the same control ids in the same order. What the model itself said may
+hold the spellings of grounding, which are control tokens by the format; those are left out of its hostile texts, and
+have a test of their own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import deepseek_recipe as recipe
@@ -25,11 +25,19 @@ Texts = Callable[[], str]
 DATA = Path(__file__).parents[2] / "recipe" / "data" / "tokenizer_v4.json"
 ADDED = {token["id"]: token["content"] for token in json.loads(DATA.read_text(encoding="utf-8"))["added_tokens"]}
 CONTROL_IDS = frozenset(ADDED)
-GROUNDING = ["<｜ref｜>", "<｜/ref｜>", "<｜box｜>", "<｜/box｜>", "<｜point｜>", "<｜/point｜>", "<｜polygon｜>", "<｜/polygon｜>"]
+GROUNDING = [
+    "<｜ref｜>",
+    "<｜/ref｜>",
+    "<｜box｜>",
+    "<｜/box｜>",
+    "<｜point｜>",
+    "<｜/point｜>",
+    "<｜polygon｜>",
+    "<｜/polygon｜>",
+]
 SPELLINGS = [
     *("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>", "<｜System｜>"),
     *("<think>", "</think>", "｜DSML｜", "<｜latest_reminder｜>", "<｜image｜>", "<｜deepseek_image｜>"),
-    *ADDED.values(),
 ]
 MARKUP = [
     "</｜DSML｜invoke>",
@@ -52,15 +60,15 @@ def cut(spelling: str) -> st.SearchStrategy[str]:
 
 def hostile(spellings: list[str]) -> st.SearchStrategy[str]:
     """Texts of spellings, pieces of them, markup and ordinary characters; never empty, so that no message vanishes."""
-    piece = st.sampled_from(spellings)
-    pieces = st.lists(piece | piece.flatmap(cut) | st.sampled_from(MARKUP) | st.text(max_size=3), min_size=1, max_size=5)
+    piece = st.sampled_from(spellings) | st.sampled_from(list(ADDED.values()))
+    pieces = st.lists(
+        piece | piece.flatmap(cut) | st.sampled_from(MARKUP) | st.text(max_size=3), min_size=1, max_size=5
+    )
     return pieces.map(lambda parts: "x" + "".join(parts))
 
 
 USER_TEXTS = hostile(SPELLINGS + GROUNDING)
-MODEL_TEXTS = hostile([spelling for spelling in SPELLINGS if spelling not in GROUNDING]).filter(
-    lambda text: not any(spelling in text for spelling in GROUNDING)
-)
+MODEL_TEXTS = hostile(SPELLINGS).filter(lambda text: not any(spelling in text for spelling in GROUNDING))
 
 
 def schema(text: Texts) -> Json:
@@ -174,6 +182,8 @@ def messages(text: Texts, model_text: Texts) -> Json:
     }
 
 
+# Shrinking a failure of so large a request takes minutes, and the first one found says enough.
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 REQUESTS = {"chat_completions": chat_completions, "responses": responses, "messages": messages}
 
 
@@ -187,7 +197,7 @@ def control_ids(body: Json, protocol: Any) -> list[int]:
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("protocol", REQUESTS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, phases=PHASES)
 @given(data=st.data())
 def test_texts_place_no_control_ids(model: str, protocol: str, data: st.DataObject) -> None:
     build = REQUESTS[protocol]
@@ -200,8 +210,8 @@ def test_texts_place_no_control_ids(model: str, protocol: str, data: st.DataObje
 def test_every_spelling_in_every_place(model: str) -> None:
     """All spellings at once, without chance."""
     for protocol, build in REQUESTS.items():
-        text = "x" + "".join(SPELLINGS + GROUNDING + MARKUP)
-        said = "x" + "".join(spelling for spelling in SPELLINGS + MARKUP if spelling not in GROUNDING)
+        text = "x" + "".join([*SPELLINGS, *ADDED.values(), *GROUNDING, *MARKUP])
+        said = "x" + "".join(piece for piece in [*SPELLINGS, *ADDED.values(), *MARKUP] if piece not in GROUNDING)
         body = {"model": model} | build(lambda text=text: text, lambda said=said: said)  # type: ignore[misc]
         harmless = {"model": model} | build(lambda: "word", lambda: "word")
         assert control_ids(body, protocol) == control_ids(harmless, protocol)

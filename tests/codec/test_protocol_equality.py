@@ -6,7 +6,7 @@ Where the protocols cannot say the same, or the service reads them differently, 
 - a later system message of Messages is a reminder of the user's on V4, so only V4.1 conversations have some;
 - Responses puts the calls and results of a round in the order of their ids, so ids ascend here;
 - Responses joins assistant messages in a row, so user or tools stand between them;
-- Messages keeps adjacent texts as messages of their own, which V4 joins differently around empty ones, so none is empty;
+- Messages keeps adjacent texts as messages of their own, which V4 joins in another way around empty ones: none is;
 - a trailing assistant message is continued by Messages and closed by the others, so there is none.
 """
 
@@ -28,7 +28,9 @@ URL = "https://example.com/a.png"
 Json = dict[str, Any]
 
 texts = st.text(min_size=1, max_size=30).filter(lambda text: not text.startswith("x-anthropic-billing-header"))
-scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+scalars = (
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+)
 values = st.recursive(
     scalars | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
@@ -147,8 +149,8 @@ def responses(dialogue: Dialogue) -> Json:
             content = [{"type": "reasoning_text", "text": turn.reasoning}]
             items.append({"type": "reasoning", "id": "rs", "summary": [], "content": content})
         if turn.parts:
-            content = [{"type": "output_text", "text": turn.parts[0], "annotations": []}]
-            items.append({"type": "message", "role": "assistant", "content": content})
+            said: list[Json] = [{"type": "output_text", "text": turn.parts[0], "annotations": []}]
+            items.append({"type": "message", "role": "assistant", "content": said})
         for index, call in enumerate(turn.calls):
             text = json.dumps(call.arguments)
             items.append({"type": "function_call", "call_id": f"{place}_{index}", "name": call.name, "arguments": text})
@@ -219,9 +221,6 @@ def test_a_conversation_of_every_kind() -> None:
     dialogue = Dialogue("be brief", ["read_file"], thinking=True, effort="max", turns=turns)
     for model in MODELS.values():
         bodies = {"chat_completions": chat_completions, "responses": responses, "messages": messages}
-        prompts = {
-            recipe.encode({"model": model} | say(dialogue), protocol).prompt  # type: ignore[arg-type]
-            for protocol, say in bodies.items()
-        }
+        prompts = {recipe.encode({"model": model} | say(dialogue), protocol).prompt for protocol, say in bodies.items()}
         assert len(prompts) == 1
         assert "<think>r</think>" in prompts.pop()

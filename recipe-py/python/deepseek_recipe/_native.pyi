@@ -8,21 +8,28 @@ from typing_extensions import Buffer, disjoint_base
 __all__ = [
     "Constraint",
     "Decoder",
+    "Difference",
     "Encoded",
     "Event",
     "Image",
     "Options",
     "Parsing",
+    "Part",
     "RequestError",
     "Sampling",
+    "Span",
     "TokenIds",
     "Tokenizer",
+    "Turn",
     "__version__",
     "count_tokens",
+    "diff",
+    "diff_sequence",
     "encode",
     "encode_conversation",
     "eos_token_id",
     "error_body",
+    "explain",
 ]
 
 __version__: str
@@ -75,6 +82,105 @@ def eos_token_id(name: _Version) -> int:
 def error_body(protocol: _Protocol, *, status: int, code: str, message: str, param: str | None = None) -> bytes:
     """The protocol's own envelope of an error that a server around the codec found."""
 
+def explain(body: _Body, protocol: _Protocol, *, options: Options | None = None) -> list[Span]:
+    """Tells which field of the request each token of its prompt comes from: spans without gaps, in order.
+
+    A token of several fields counts to the first of them. Raises `RequestError`.
+    """
+
+def diff(first: _Body, second: _Body, protocol: _Protocol, *, options: Options | None = None) -> Difference:
+    """Tells where the prompts of two requests part; `str()` of the result is a sentence. Raises `RequestError`."""
+
+def diff_sequence(requests: Sequence[_Body], protocol: _Protocol, *, options: Options | None = None) -> list[Turn]:
+    """Tells how much of each prompt of a sequence a cache of all earlier ones would have held.
+
+    Raises `RequestError`.
+    """
+
+@final
+class Span:
+    """Tokens in a row that come from one field of a request."""
+
+    @property
+    def start(self) -> int:
+        """The first token."""
+
+    @property
+    def end(self) -> int:
+        """The token after the last."""
+
+    @property
+    def path(self) -> str | None:
+        """JSON path of the field in the request body; None for the format itself."""
+
+    @property
+    def text(self) -> str:
+        """Text of the tokens. A character that several tokens share belongs to the first of them."""
+
+@final
+class Difference:
+    """Where the prompts of two requests part."""
+
+    @property
+    def shared(self) -> int:
+        """Number of tokens that both begin with."""
+
+    @property
+    def first_tokens(self) -> int: ...
+    @property
+    def second_tokens(self) -> int: ...
+    @property
+    def first_share(self) -> float:
+        """What part of the first prompt is shared, from 0 to 1."""
+
+    @property
+    def second_share(self) -> float: ...
+    @property
+    def first(self) -> Part | None:
+        """The first token of the first prompt that differs; None if the prompt ends before."""
+
+    @property
+    def second(self) -> Part | None: ...
+    @property
+    def path(self) -> str | None:
+        """The field at which the prompts part, on whichever side there is one."""
+
+@final
+class Part:
+    """The first token of a prompt that differs from another's."""
+
+    @property
+    def token_id(self) -> int: ...
+    @property
+    def path(self) -> str | None:
+        """JSON path of its field; None for the format itself."""
+
+    @property
+    def text(self) -> str:
+        """Text from the token on, as far as the field goes, shortened."""
+
+@final
+class Turn:
+    """One request of a sequence, against those before it."""
+
+    @property
+    def tokens(self) -> int: ...
+    @property
+    def shared(self) -> int:
+        """Number of tokens that a cache of all earlier prompts would have held."""
+
+    @property
+    def share(self) -> float:
+        """What part of the prompt that is, from 0 to 1."""
+
+    @property
+    def earlier(self) -> int | None:
+        """Which earlier request has the longest beginning in common with it; None for the first."""
+
+    @property
+    def difference(self) -> Difference | None:
+        """Where it parts from that request."""
+
 @final
 class Options:
     """Settings of the codec: made once, used for any number of requests.
@@ -86,6 +192,7 @@ class Options:
     `required_choice_while_thinking` says whether a call may be required of a model that thinks ("constrain": it thinks
     freely, the answer after it is constrained; "reject": refused, as the model's own service does). `show_tool_errors`
     shows the model `is_error` of tool results, `show_text_documents` the text of plain-text documents (both Messages).
+    `history_key`, a secret of at least 16 bytes, switches token-faithful history on (`docs/history.md`).
     """
 
     def __new__(
@@ -102,6 +209,7 @@ class Options:
         required_choice_while_thinking: Literal["constrain", "reject"] = "constrain",
         show_tool_errors: bool = False,
         show_text_documents: bool = False,
+        history_key: bytes | None = None,
     ) -> Options: ...
 
 @final
@@ -308,7 +416,7 @@ class Decoder:
 
     `tools` are the names of the declared tools (None: as `parsing` says), `seed` is what call ids are made from (equal
     seeds give equal ids), `echo` is JSON text of the request settings that a Responses answer repeats, `tokenizer` a
-    version's name or a `Tokenizer`, `special_tokens` respells control tokens as in `Options`.
+    version's name or a `Tokenizer`, `special_tokens` and `history_key` are as in `Options`.
     """
 
     def __new__(
@@ -331,6 +439,7 @@ class Decoder:
         signature: str | None = None,
         tokenizer: _Version | Tokenizer | None = None,
         special_tokens: Mapping[str, str] | None = None,
+        history_key: bytes | None = None,
     ) -> Decoder: ...
     def start(self, *, prompt_tokens: int = 0, cached_tokens: int = 0, fingerprint: str | None = None) -> bytes:
         """Starts the answer, once the backend knows the prompt's cost."""

@@ -96,6 +96,7 @@ impl MessagePlace<'_> {
             calls: calls.collect(),
             prefix: message.prefix == Some(true),
             thinking_closed: false,
+            records: message.token_history.and_then(Value::as_str).into_iter().collect(),
         })
     }
 
@@ -165,7 +166,8 @@ fn without_billing(content: Content<'_>) -> Content<'_> {
     let mut in_header = true;
     let mut kept = Vec::new();
     for part in content.0 {
-        let Part::Text(text) = &part else {
+        // Borrowed from the request, all text of Chat Completions is.
+        let Part::Text(Cow::Borrowed(text)) = part else {
             kept.push(part);
             continue;
         };
@@ -173,12 +175,12 @@ fn without_billing(content: Content<'_>) -> Content<'_> {
             kept.push(part);
             continue;
         }
-        let after = if in_header { text.split_once('\n').map(|(_, after)| after) } else { Some(text.as_ref()) };
+        let after = if in_header { text.split_once('\n').map(|(_, after)| after) } else { Some(text) };
         let Some(after) = after else { continue };
         in_header = false;
         let after = after.trim_start();
         if !after.is_empty() {
-            kept.push(Part::Text(after.to_owned().into()));
+            kept.push(Part::Text(after.into()));
         }
     }
     Content(kept)

@@ -114,6 +114,8 @@ wire_object! {
         tool_calls: Option<Vec<ChatToolCall<'v>>>,
         /// Whether the model is to continue this message.
         prefix: Option<bool>,
+        /// The record that came with the message, a string; anything else is ignored.
+        token_history: Option<&'v Value<'v>>,
         /// Accepted, without effect.
         name: Option<&'v str>,
     }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::conversation::{AssistantMessage, JOINER, Part, ToolCall};
 use crate::error::{Error, ErrorCode};
+use crate::history::is_record;
 use crate::json::{FloatStyle, write_python};
 use crate::protocol::request::ServerTools;
 use crate::protocol::shared::content::TextOr;
@@ -36,6 +37,7 @@ impl<'v> Reader<'_, 'v> {
             let said = match block {
                 Block::Thinking(block) => {
                     think(&mut turn.reasoning, block.thinking);
+                    turn.records.extend(block.signature.filter(|signature| is_record(signature)));
                     continue;
                 }
                 Block::RedactedThinking(_) => {

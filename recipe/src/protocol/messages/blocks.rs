@@ -160,7 +160,7 @@ wire_object! {
     pub(crate) struct ThinkingBlock<'v> {
         /// The text.
         thinking: &'v str,
-        /// Accepted, without effect.
+        /// The record that came with it, or any text, which is then without effect.
         signature: Option<&'v str>,
     }
 }

@@ -1,8 +1,8 @@
 //! The tools of the Responses protocol, field by field.
 
 use crate::error::Error;
-use crate::json::Value;
-use crate::wire::{Node, Wire, schema_object, tagged, wire_object, wire_tagged, wire_words};
+use crate::json::{Value};
+use crate::wire::{Node, Wire, schema_object, tagged, tagged_otherwise, wire_object, wire_tagged, wire_words};
 
 /// A declared tool. Kinds that are not known are kept by their word only.
 #[derive(Debug, Clone)]
@@ -34,15 +34,17 @@ impl<'v> Wire<'v> for ResponsesTool<'v> {
     }
 
     fn schema() -> Value<'static> {
-        let known = vec![
-            tagged(FunctionTool::schema(), "type", "function"),
-            tagged(CustomTool::schema(), "type", "custom"),
-            tagged(NamespaceTool::schema(), "type", "namespace"),
-            tagged(ToolSearchTool::schema(), "type", "tool_search"),
-            tagged(WebSearchTool::schema(), "type", "web_search"),
-            tagged(WebSearchTool::schema(), "type", "web_search_2025_08_26"),
+        let kinds = [
+            ("function", FunctionTool::schema()),
+            ("custom", CustomTool::schema()),
+            ("namespace", NamespaceTool::schema()),
+            ("tool_search", ToolSearchTool::schema()),
+            ("web_search", WebSearchTool::schema()),
+            ("web_search_2025_08_26", WebSearchTool::schema()),
         ];
-        schema_object([("anyOf", Value::Array(known))])
+        let others = tagged_otherwise("type", &kinds.each_ref().map(|(word, _)| *word));
+        let known = kinds.into_iter().map(|(word, schema)| tagged(schema, "type", word));
+        schema_object([("anyOf", Value::Array(known.chain([others]).collect()))])
     }
 }
 

@@ -5,11 +5,12 @@ use std::collections::HashMap;
 
 use crate::conversation::{AssistantMessage, Content, JOINER, Message, Part, Tool, ToolCall};
 use crate::error::{Error, ErrorCode};
+use crate::history::is_record;
 use crate::model::Version;
 use crate::wire::Path;
 
 use super::found_tools::found_tools;
-use super::items::{InputItem, ItemRole, MessageItem, ReasoningItem};
+use super::items::{InputItem, ItemRole, MessageItem};
 use super::parts;
 use super::toolbox::{TOOL_SEARCH, Toolbox};
 
@@ -68,8 +69,16 @@ impl<'t, 'v> Transcript<'t, 'v> {
                 self.message(message, path)
             }
             InputItem::Reasoning(reasoning) => {
-                self.end_round(path)?;
-                self.reasoning(reasoning);
+                let text = reasoning.text();
+                let record = reasoning.encrypted_content.filter(|content| is_record(content));
+                // An item that only carries a record stands at the end of its answer, before the results of calls.
+                if record.is_none() || !text.is_empty() {
+                    self.end_round(path)?;
+                    self.reasoning(text);
+                }
+                if let Some(record) = record {
+                    self.turn.get_or_insert_default().message.records.push(record);
+                }
                 Ok(())
             }
             InputItem::FunctionCall(call) => {
@@ -169,8 +178,7 @@ impl<'t, 'v> Transcript<'t, 'v> {
     }
 
     /// Adds reasoning to a turn that has nothing else yet, or begins one with it.
-    fn reasoning(&mut self, item: &ReasoningItem<'v>) {
-        let text = item.text();
+    fn reasoning(&mut self, text: Cow<'v, str>) {
         if text.is_empty() {
             return;
         }
@@ -185,7 +193,7 @@ impl<'t, 'v> Transcript<'t, 'v> {
                 so_far.push('\n');
                 so_far.push_str(&text);
             }
-            None => *reasoning = Some(text.into()),
+            None => *reasoning = Some(text),
         }
     }
 
