@@ -1,11 +1,12 @@
-//! The Chat Completions request body, field by field.
+//! The Chat Completions request body, field by field. The tools are in `tools`.
 
-use crate::error::Error;
 use crate::json::Value;
 use crate::protocol::shared::content::TextOr;
 use crate::protocol::shared::images::DetailWord;
 use crate::protocol::shared::thinking::{EffortWord, Thinking};
-use crate::wire::{Node, Wire, schema_object, wire_object, wire_tagged, wire_words};
+use crate::wire::{wire_object, wire_tagged};
+
+use super::tools::{ChatTool, ChatToolChoice, FunctionWord};
 
 wire_object! {
     /// A Chat Completions request. Members that are not listed are ignored.
@@ -143,38 +144,6 @@ wire_object! {
     }
 }
 
-wire_words! {
-    /// The one type of tools.
-    pub(crate) enum FunctionWord {
-        /// A function.
-        Function = "function",
-    }
-}
-
-wire_object! {
-    /// A declared tool.
-    pub(crate) struct ChatTool<'v> {
-        /// Always `function`.
-        kind as "type": FunctionWord,
-        /// The function.
-        function: DeclaredFunction<'v>,
-    }
-}
-
-wire_object! {
-    /// A declared function.
-    pub(crate) struct DeclaredFunction<'v> {
-        /// Up to 128 letters, digits, `_` and `-`.
-        name: &'v str,
-        /// What it does.
-        description: Option<&'v str>,
-        /// JSON Schema of its arguments.
-        parameters: Option<&'v Value<'v>>,
-        /// Whether arguments must follow the schema exactly.
-        strict: Option<bool>,
-    }
-}
-
 wire_tagged! {
     /// Form of the answer.
     pub(crate) enum ResponseFormat<'v> by "type" {
@@ -269,57 +238,5 @@ wire_object! {
         file_data: Option<&'v str>,
         /// Accepted, without effect.
         filename: Option<&'v str>,
-    }
-}
-
-/// Whether the model may, must or must not call tools.
-#[derive(Debug, Clone)]
-pub(crate) enum ChatToolChoice<'v> {
-    /// It decides.
-    Auto,
-    /// It must not.
-    None,
-    /// It must.
-    Required,
-    /// It must call this one.
-    Named(NamedChoice<'v>),
-}
-
-wire_object! {
-    /// A choice of one tool.
-    pub(crate) struct NamedChoice<'v> {
-        /// Always `function`.
-        kind as "type": FunctionWord,
-        /// The tool in its wrapper.
-        function: NamedFunction<'v>,
-    }
-}
-
-wire_object! {
-    /// The name of a tool.
-    pub(crate) struct NamedFunction<'v> {
-        /// The name.
-        name: &'v str,
-    }
-}
-
-impl<'v> Wire<'v> for ChatToolChoice<'v> {
-    fn read(node: Node<'_, 'v>) -> Result<Self, Error> {
-        match node.value {
-            Value::String(word) => match word.as_ref() {
-                "auto" => Ok(ChatToolChoice::Auto),
-                "none" => Ok(ChatToolChoice::None),
-                "required" => Ok(ChatToolChoice::Required),
-                _ => Err(node.unknown("none, auto, required")),
-            },
-            Value::Object(_) => NamedChoice::read(node).map(ChatToolChoice::Named),
-            _ => Err(node.wrong_type("a string or a tool")),
-        }
-    }
-
-    fn schema() -> Value<'static> {
-        let words = ["none", "auto", "required"].map(Value::from).into();
-        let word = schema_object([("type", "string".into()), ("enum", Value::Array(words))]);
-        schema_object([("anyOf", Value::Array(vec![word, NamedChoice::schema()]))])
     }
 }
