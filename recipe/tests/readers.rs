@@ -24,7 +24,8 @@ const NAMES: &str = "model messages input instructions role content type text na
     response_format stop stop_sequences stream stream_options max_tokens max_output_tokens temperature top_p logprobs \
     top_logprobs seed n metadata user_id verbosity auto any none required properties object string anyOf items additionalProperties \
     enabled disabled adaptive low high max server_tool_use web_search_tool_result redacted_thinking signature thinking_mode \
-    response_schema response_regex images detail $ref $schema enum pattern";
+    response_schema response_regex images detail $ref $schema enum pattern max_completion_tokens logit_bias top_k allowed_tools mode \
+    refusal is_error strict grammar syntax definition lark item_reference previous_response_id parallel_tool_calls";
 
 fn word() -> impl Strategy<Value = String> {
     let names: Vec<&'static str> = NAMES.split_whitespace().collect();

@@ -128,6 +128,18 @@ def test_a_refusal_is_text(model: str) -> None:
     assert same_ids(*(encode(model, USER, turn, USER) for turn in turns))
 
 
+def test_a_file_may_stand_in_its_wrapper(model: str) -> None:
+    data = {"file_data": "data:image/png;base64,aGk=", "filename": "a.png"}
+    plain, wrapped = (
+        encode(model, {"role": "user", "content": [{"type": "file", **members}]}) for members in (data, {"file": data})
+    )
+    assert same_ids(plain, wrapped)
+    assert [image.data for image in wrapped.images] == [image.data for image in plain.images]
+    if wrapped.images:
+        with pytest.raises(recipe.RequestError, match=r"content\[0\].file.file_id: .* is not supported"):
+            encode(model, {"role": "user", "content": [{"type": "file", "file": {"file_id": "file-1"}}]})
+
+
 def allowed(mode: str, *names: str) -> dict[str, Any]:
     """A choice of some tools."""
     tools = [{"type": "function", "function": {"name": name}} for name in names]

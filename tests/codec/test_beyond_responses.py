@@ -137,6 +137,7 @@ def test_parallel_calls_are_a_matter_of_the_constraint(model: str) -> None:
     single = encode(model, tools=FUNCTIONS, parallel_tool_calls=False)
     assert single.constraint is not None and single.constraint.single_call
     assert same_ids(single, encode(model, tools=FUNCTIONS))
+    assert single.echo is not None and json.loads(single.echo)["parallel_tool_calls"] is False
 
 
 ASKED = {"role": "user", "content": "What is it?"}

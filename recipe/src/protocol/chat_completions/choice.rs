@@ -5,7 +5,7 @@ use crate::json::Value;
 use crate::protocol::shared::tools::{AllowedMode, Choice};
 use crate::wire::{Node, Path, Wire, schema_object, wire_object, wire_tagged};
 
-use super::request::FunctionWord;
+use super::tools::FunctionWord;
 
 /// Whether the model may, must or must not call tools.
 #[derive(Debug, Clone)]

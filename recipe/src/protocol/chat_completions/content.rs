@@ -64,5 +64,19 @@ wire_object! {
         file_data: Option<&'v str>,
         /// Accepted, without effect.
         filename: Option<&'v str>,
+        /// The file in a wrapper, where it does not stand here itself.
+        file: Option<WrappedFile<'v>>,
+    }
+}
+
+wire_object! {
+    /// A file in its wrapper.
+    pub(crate) struct WrappedFile<'v> {
+        /// Not supported.
+        file_id: Option<&'v str>,
+        /// A data URL in base64.
+        file_data: Option<&'v str>,
+        /// Accepted, without effect.
+        filename: Option<&'v str>,
     }
 }

@@ -15,6 +15,7 @@ use crate::wire::{Node, Path, Wire};
 use super::choice::ChatToolChoice;
 use super::messages;
 use super::request::{self as wire, ChatMessage, ChatRequest};
+use super::tools::ChatTool;
 
 /// Most answers to one request.
 const MOST_CHOICES: u8 = 8;
@@ -206,7 +207,7 @@ fn declared_tools<'v>(request: &ChatRequest<'v>, choice: Choice<'_>) -> Result<V
         return Ok(Vec::new());
     }
     tools::check_unique(declared.iter().map(|tool| tool.function.name), &path)?;
-    let convert = |(index, tool): (usize, &wire::ChatTool<'v>)| {
+    let convert = |(index, tool): (usize, &ChatTool<'v>)| {
         let item = Path::Index(&path, index);
         let function = Path::Key(&item, "function");
         let parameters = Path::Key(&function, "parameters");

@@ -147,11 +147,15 @@ impl MessagePlace<'_> {
                 images::from_url(url, part.image_url.detail.into(), place, self.version)
             }
             ContentPart::File(part) => {
-                let data = Path::Key(path, "file_data");
-                let file = images::File {
-                    id: part.file_id,
-                    data: part.file_data.map(|text| images::Location { text, path: &data }),
+                let wrapper = Path::Key(path, "file");
+                let (id, text, path) = match &part.file {
+                    Some(file) if part.file_id.is_none() && part.file_data.is_none() => {
+                        (file.file_id, file.file_data, &wrapper)
+                    }
+                    _ => (part.file_id, part.file_data, path),
                 };
+                let data = Path::Key(path, "file_data");
+                let file = images::File { id, data: text.map(|text| images::Location { text, path: &data }) };
                 images::from_file(&file, path, place, self.version)
             }
         }

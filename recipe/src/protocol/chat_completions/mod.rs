@@ -8,6 +8,7 @@ mod messages;
 mod request;
 mod response;
 mod stream;
+mod tools;
 
 pub(super) use convert::read;
 pub(super) use error::write_error;

@@ -1,4 +1,5 @@
-//! The Chat Completions request body, field by field. The parts of content are in `content`, the tool choice in `choice`.
+//! The Chat Completions request body, field by field. The parts of content are in `content`, the tools in `tools`, the tool
+//! choice in `choice`.
 
 use std::borrow::Cow;
 
@@ -6,10 +7,11 @@ use crate::error::Error;
 use crate::json::{Value, write_compact};
 use crate::protocol::shared::content::TextOr;
 use crate::protocol::shared::thinking::{EffortWord, Thinking};
-use crate::wire::{Node, Wire, schema_object, wire_object, wire_tagged, wire_words};
+use crate::wire::{Node, Wire, schema_object, wire_object, wire_tagged};
 
 use super::choice::ChatToolChoice;
 use super::content::ContentPart;
+use super::tools::{ChatTool, FunctionWord};
 
 wire_object! {
     /// A Chat Completions request. Members that are not listed are ignored.
@@ -191,38 +193,6 @@ impl<'v> Wire<'v> for CallArguments<'v> {
     fn schema() -> Value<'static> {
         let kinds = ["string", "object", "null"].map(Value::from).into();
         schema_object([("type", Value::Array(kinds))])
-    }
-}
-
-wire_words! {
-    /// The one type of tools.
-    pub(crate) enum FunctionWord {
-        /// A function.
-        Function = "function",
-    }
-}
-
-wire_object! {
-    /// A declared tool.
-    pub(crate) struct ChatTool<'v> {
-        /// Always `function`.
-        kind as "type": FunctionWord,
-        /// The function.
-        function: DeclaredFunction<'v>,
-    }
-}
-
-wire_object! {
-    /// A declared function.
-    pub(crate) struct DeclaredFunction<'v> {
-        /// Up to 128 letters, digits, `_` and `-`.
-        name: &'v str,
-        /// What it does.
-        description: Option<&'v str>,
-        /// JSON Schema of its arguments.
-        parameters: Option<&'v Value<'v>>,
-        /// Whether arguments must follow the schema exactly.
-        strict: Option<bool>,
     }
 }
 

@@ -6,9 +6,11 @@ use crate::json::{Object, Value};
 pub(super) fn echo(body: &Value<'_>) -> Value<'static> {
     let given = |key: &str| body.get(key).filter(|value| **value != Value::Null).cloned().map(Value::into_owned);
     let or_null = |key: &str| given(key).unwrap_or(Value::Null);
-    let members: [(&'static str, Value<'static>); 10] = [
+    let members: [(&'static str, Value<'static>); 12] = [
         ("instructions", or_null("instructions")),
         ("max_output_tokens", or_null("max_output_tokens")),
+        ("parallel_tool_calls", given("parallel_tool_calls").unwrap_or(Value::Bool(true))),
+        ("previous_response_id", or_null("previous_response_id")),
         ("reasoning", settings(body.get("reasoning"), ["effort", "summary"], Value::Null)),
         ("temperature", given("temperature").unwrap_or_else(|| 1.0.into())),
         ("text", settings(body.get("text"), ["format", "verbosity"], object([("type", "text".into())]))),
