@@ -1,7 +1,7 @@
 //! The tools of the Responses protocol, field by field.
 
 use crate::error::Error;
-use crate::json::{Value};
+use crate::json::Value;
 use crate::wire::{Node, Wire, schema_object, tagged, tagged_otherwise, wire_object, wire_tagged, wire_words};
 
 /// A declared tool. Kinds that are not known are kept by their word only.
