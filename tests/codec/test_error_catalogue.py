@@ -115,7 +115,12 @@ def test_a_failing_backend_ends_the_stream_with_its_code() -> None:
     answer = decoder()
     answer.start(prompt_tokens=1)
     event = json.loads(answer.fail("out of memory").split(b"\n\n")[0].removeprefix(b"data: "))
-    assert event["error"] == {"message": "out of memory", "type": "server_error", "param": None, "code": "backend_failed"}
+    assert event["error"] == {
+        "message": "out of memory",
+        "type": "server_error",
+        "param": None,
+        "code": "backend_failed",
+    }
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
