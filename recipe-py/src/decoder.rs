@@ -42,7 +42,8 @@ impl Decoder {
     #[new]
     #[pyo3(signature = (protocol, parsing, *, id, model, created, seed, thinking=true, tools=None,
         custom_tools=Vec::new(), namespace_tools=BTreeMap::new(), echo=None, include_usage=true, choices=1,
-        top_logprobs=None, signature=None, tokenizer=None, special_tokens=None))]
+        top_logprobs=None, signature=None, tokenizer=None, special_tokens=None,
+        history_key=None))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
     fn new(
         py: Python<'_>,
@@ -63,6 +64,7 @@ impl Decoder {
         signature: Option<String>,
         tokenizer: Option<&Bound<'_, PyAny>>,
         special_tokens: Option<BTreeMap<String, String>>,
+        history_key: Option<Vec<u8>>,
     ) -> PyResult<Self> {
         let protocol = errors::protocol(protocol)?;
         let mut parsing = parsing.get().0.clone();
@@ -91,6 +93,7 @@ impl Decoder {
             include_usage,
             choices,
             signature,
+            seal: options::history_key(history_key)?.map(|key| key.seal(version, &tokenizer)),
             ..AnswerConfig::new(protocol, id, model)
         };
         let config = DecoderConfig { parsing, answer, spellings };

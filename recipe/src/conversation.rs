@@ -94,6 +94,8 @@ pub struct AssistantMessage<'a> {
     pub prefix: bool,
     /// Whether thinking is over in a prefix that has no content yet; it is over in one that has.
     pub thinking_closed: bool,
+    /// Records of the ids that the model wrote, as they came back; nothing is known of them yet.
+    pub records: Vec<&'a str>,
 }
 
 impl AssistantMessage<'_> {
@@ -123,6 +125,8 @@ pub struct Tool<'a> {
     pub description: Option<Cow<'a, str>>,
     /// JSON Schema of its arguments, as the prompt shows it.
     pub parameters: Value<'a>,
+    /// JSON Schema that the arguments are held to, where it is not the one that is shown.
+    pub enforced: Option<Value<'a>>,
     /// Whether arguments must follow the schema exactly.
     pub strict: Option<bool>,
     /// Whether its schema is shown only later.

@@ -122,6 +122,8 @@ wire_object! {
         tool_calls: Option<Vec<CallForm<'v>>>,
         /// Whether the model is to continue this message.
         prefix: Option<bool>,
+        /// The record that came with the message, a string; anything else is ignored.
+        token_history: Option<&'v Value<'v>>,
     }
 }
 
@@ -245,6 +247,7 @@ fn convert_message<'v>(message: &MessageForm<'v>, image: &str) -> Message<'v> {
             calls: message.tool_calls.iter().flatten().map(convert_call).collect(),
             prefix: message.prefix == Some(true),
             thinking_closed: false,
+            records: message.token_history.and_then(Value::as_str).into_iter().collect(),
         }),
     }
 }
@@ -258,6 +261,7 @@ fn convert_tools<'v>(tools: Option<&[ToolForm<'v>]>) -> Vec<Tool<'v>> {
         name: tool.name.into(),
         description: tool.description.map(Cow::Borrowed),
         parameters: tool.parameters.map_or(Value::Null, Value::borrowed),
+        enforced: None,
         strict: tool.strict,
         deferred: tool.defer_loading == Some(true),
     };

@@ -41,7 +41,10 @@ pub struct Decoder {
 impl Decoder {
     /// A decoder for one answer. Without a tokenizer it takes only text.
     pub fn new(config: DecoderConfig, tokenizer: Option<Arc<Tokenizer>>) -> Self {
-        let DecoderConfig { parsing, answer, spellings } = config;
+        let DecoderConfig { parsing, mut answer, spellings } = config;
+        if !begins_after_mark(&parsing) {
+            answer.seal = None;
+        }
         let reasons =
             matches!(parsing.initial_stage, InitialStage::ReasoningStart | InitialStage::ReasoningContinuation);
         let parsers =
@@ -74,6 +77,11 @@ impl Decoder {
             return Err(Error::new(ErrorCode::LogprobsMismatch, "", &[("found", &count), ("expected", &ids.len())]));
         }
         let pieces = ids.iter().map(|&id| Ok((id, self.piece(&tokenizer, id)?))).collect::<Result<Vec<_>, Error>>()?;
+        if let Some(recorder) = self.answer.recorder(choice) {
+            for (id, piece) in &pieces {
+                recorder.push(*id, matches!(piece, OutputPiece::Special(OutputSpecial::ThinkingEnd, _)));
+            }
+        }
         self.parse(choice, |parser, events| {
             let mut logprobs = logprobs.into_iter().flatten();
             for (id, piece) in pieces {
@@ -84,11 +92,17 @@ impl Decoder {
 
     /// Takes text of a choice that stands for `token_count` tokens.
     pub fn push_text(&mut self, text: &str, token_count: u64, choice: usize) -> Result<Vec<u8>, Error> {
+        if let Some(recorder) = self.answer.recorder(choice) {
+            recorder.discard();
+        }
         self.parse(choice, |parser, events| parser.push_text(text, token_count, events))
     }
 
     /// Ends a choice.
     pub fn finish(&mut self, reason: BackendFinish, choice: usize) -> Result<Vec<u8>, Error> {
+        if let Some(recorder) = self.answer.recorder(choice) {
+            recorder.finish();
+        }
         self.parse(choice, |parser, events| parser.finish(reason, events))
     }
 
@@ -184,4 +198,11 @@ impl Decoder {
             _ => OutputSpecial::Hidden,
         }
     }
+}
+
+/// Whether the answer begins right after the mark that opens or closes thinking, and not in the middle of a turn: only
+/// then are its stretches of text those of the turn that it becomes.
+fn begins_after_mark(parsing: &ParsingOptions) -> bool {
+    let begins = matches!(parsing.initial_stage, InitialStage::Content | InitialStage::ReasoningStart);
+    begins && !parsing.starts_in_tool_calls
 }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use crate::conversation::{Conversation, Message, ResponseFormat, ToolChoice};
 use crate::decoder::{Decoder, DecoderConfig};
+use crate::history::Seal;
 use crate::json::{Value, write_compact, write_string};
 use crate::model::Version;
 use crate::output::{InitialStage, ParsingOptions, QuotedCalls};
 use crate::prompt::Prompt;
-use crate::protocol::{AnswerConfig, Protocol, Sampling};
+use crate::protocol::{AnswerConfig, CallRules, Protocol, Sampling};
 use crate::special::Spellings;
 use crate::tokenizer::Tokenizer;
 
@@ -27,6 +28,8 @@ pub struct Encoded {
     pub protocol: Option<Protocol>,
     /// Whether the model thinks.
     pub thinking: bool,
+    /// Most tokens it is to think, if it thinks and the request says.
+    pub thinking_budget: Option<u64>,
     /// Whether the answer is to be streamed.
     pub stream: bool,
     /// Whether the stream is to end with a chunk of usage.
@@ -47,6 +50,8 @@ pub struct Encoded {
     pub namespace_tools: Vec<(String, String, String)>,
     /// Settings that the answer repeats, as members of the response object.
     pub echo: Option<Value<'static>>,
+    /// What seals the records of the answer's ids, if they are kept.
+    pub seal: Option<Seal>,
     /// What made the ids, and reads those of the answer.
     pub tokenizer: Arc<Tokenizer>,
     /// How the control tokens are spelled.
@@ -67,9 +72,15 @@ impl Encoded {
             echo: self.echo.clone(),
             include_usage: self.include_usage.unwrap_or(false),
             choices: usize::from(self.choices),
+            seal: self.seal.clone(),
             ..AnswerConfig::new(protocol, id, &self.model)
         };
         DecoderConfig { parsing: self.parsing.clone(), answer, spellings: self.spellings.clone() }
+    }
+
+    /// Whether the constraint holds only once the model has stopped thinking.
+    pub fn constrained_after_thinking(&self) -> bool {
+        matches!(self.parsing.initial_stage, InitialStage::ReasoningStart | InitialStage::ReasoningContinuation)
     }
 
     /// A decoder of the answer.
@@ -85,8 +96,8 @@ pub enum Constraint {
     ToolCall {
         /// The declarations.
         tools: String,
-        /// Whether the answer must begin with a call.
-        required: bool,
+        /// What the calls are held to.
+        rules: CallRules,
     },
     /// JSON, of this schema if one is given.
     Json {
@@ -131,10 +142,10 @@ fn initial_stage(conversation: &Conversation<'_>) -> InitialStage {
 }
 
 /// What the answer to a conversation must match.
-pub(crate) fn constraint(conversation: &Conversation<'_>) -> Option<Constraint> {
+pub(crate) fn constraint(conversation: &Conversation<'_>, mut rules: CallRules) -> Option<Constraint> {
     if conversation.uses_tools() {
-        let required = conversation.tool_choice == ToolChoice::Required;
-        return Some(Constraint::ToolCall { tools: tool_declarations(conversation), required });
+        rules.required |= conversation.tool_choice == ToolChoice::Required;
+        return Some(Constraint::ToolCall { tools: tool_declarations(conversation), rules });
     }
     match &conversation.response_format {
         ResponseFormat::Text => None,
@@ -163,7 +174,7 @@ fn tool_declarations(conversation: &Conversation<'_>) -> String {
             None => out.push_str("null"),
         }
         out.push_str(",\"parameters\":");
-        write_compact(&tool.parameters, &mut out);
+        write_compact(tool.enforced.as_ref().unwrap_or(&tool.parameters), &mut out);
         out.push_str(match tool.strict {
             None => ",\"strict\":null}",
             Some(true) => ",\"strict\":true}",

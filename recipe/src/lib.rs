@@ -8,6 +8,7 @@ pub mod encoded;
 pub mod error;
 pub mod event;
 pub mod explain;
+pub mod history;
 pub mod json;
 pub mod model;
 pub mod output;

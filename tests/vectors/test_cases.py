@@ -12,6 +12,7 @@ from tests.vectors import case_output, case_rows, run
 
 ROWS = {row["id"]: row for row in run.rows(Path(__file__).parent / "cases.jsonl")}
 DECODE = [id for id, row in ROWS.items() if row["kind"] == "decode"]
+ENCODE = [id for id, row in ROWS.items() if row["kind"] == "encode"]
 
 
 @pytest.mark.parametrize("id", DECODE)
@@ -27,6 +28,11 @@ def test_decode_case_by_ids(id: str) -> None:
     ids = case.tokenizer.encode(given["output"], special=True)
     for chunks in ([ids], [[id] for id in ids]):
         assert case.answer(chunks).visible == case.answer([given["output"]]).visible
+
+
+@pytest.mark.parametrize("id", ENCODE)
+def test_encode_case(id: str) -> None:
+    assert case_rows.check(ROWS[id]) is None
 
 
 def test_dec_long_arg_stream() -> None:

@@ -1,6 +1,6 @@
 """Types of the compiled half of the package. `python -m mypy.stubtest deepseek_recipe` keeps it true."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, final
 
 from typing_extensions import Buffer, disjoint_base
@@ -35,6 +35,7 @@ __all__ = [
 __version__: str
 
 _Body = bytes | str | dict[str, Any]
+_Lookup = Callable[[str], _Body | list[Any] | None]
 # What functions take is any string, checked when called, so that names may come from configuration.
 _Protocol = str
 _Version = str
@@ -51,8 +52,15 @@ class RequestError(ValueError):
     param: str | None
     body: bytes
 
-def encode(body: _Body, protocol: _Protocol, *, options: Options | None = None) -> Encoded:
+def encode(
+    body: _Body, protocol: _Protocol, *, options: Options | None = None, lookup: _Lookup | None = None
+) -> Encoded:
     """Turns a request body into token ids. `protocol` is "chat_completions", "responses" or "messages".
+
+    `lookup` finds what a Responses request goes on from, by the id of a response or of an item: a list of items (all
+    that was said up to and including the response), a response with `output` and, if kept, `input` and
+    `previous_response_id` (which is looked up in turn), one item, or None if there is nothing. What it raises comes out
+    of here as it is.
 
     Raises `RequestError` for a body that cannot be served, `TypeError` or `ValueError` for a wrong argument.
     """
@@ -63,7 +71,9 @@ def encode_conversation(conversation: _Body, *, version: _Version, options: Opti
     Raises `RequestError`.
     """
 
-def count_tokens(body: _Body, protocol: _Protocol, *, options: Options | None = None) -> int:
+def count_tokens(
+    body: _Body, protocol: _Protocol, *, options: Options | None = None, lookup: _Lookup | None = None
+) -> int:
     """Number of tokens of a request's prompt. Raises `RequestError`."""
 
 def eos_token_id(name: _Version) -> int:
@@ -179,6 +189,10 @@ class Options:
     reasoning ("fill" or "reject"), `*_web_search` of tools that only a server could run ("drop" or "reject").
     `max_tokens_bounds` are the highest `max_tokens` with thinking on and off (393216 both). `special_tokens` respells
     control tokens by name (`{"image": "<｜image｜>"}`), `tokenizers` replaces the embedded tokenizers by version.
+    `required_choice_while_thinking` says whether a call may be required of a model that thinks ("constrain": it thinks
+    freely, the answer after it is constrained; "reject": refused, as the model's own service does). `show_tool_errors`
+    shows the model `is_error` of tool results, `show_text_documents` the text of plain-text documents (both Messages).
+    `history_key`, a secret of at least 16 bytes, switches token-faithful history on (`docs/history.md`).
     """
 
     def __new__(
@@ -192,6 +206,10 @@ class Options:
         max_tokens_bounds: tuple[int, int] = ...,
         special_tokens: Mapping[str, str] | None = None,
         tokenizers: Mapping[str, Tokenizer] | None = None,
+        required_choice_while_thinking: Literal["constrain", "reject"] = "constrain",
+        show_tool_errors: bool = False,
+        show_text_documents: bool = False,
+        history_key: bytes | None = None,
     ) -> Options: ...
 
 @final
@@ -216,6 +234,10 @@ class Encoded:
     def model_version(self) -> Literal["v4", "v4.1"]: ...
     @property
     def thinking(self) -> bool: ...
+    @property
+    def thinking_budget(self) -> int | None:
+        """Most tokens of reasoning, if the model thinks and the request says."""
+
     @property
     def stream(self) -> bool: ...
     @property
@@ -274,6 +296,14 @@ class Sampling:
     @property
     def top_p(self) -> float: ...
     @property
+    def top_k(self) -> int | None: ...
+    @property
+    def frequency_penalty(self) -> float: ...
+    @property
+    def presence_penalty(self) -> float: ...
+    @property
+    def logit_bias(self) -> dict[int, float]: ...
+    @property
     def seed(self) -> int | None: ...
     @property
     def logprobs(self) -> bool: ...
@@ -289,6 +319,18 @@ class Constraint:
     @property
     def text(self) -> str | None:
         """Declarations of the tools (JSON), schema of the JSON, or the regular expression."""
+
+    @property
+    def allowed_tools(self) -> list[str] | None:
+        """Names of the tools that may be called; None for all of them."""
+
+    @property
+    def single_call(self) -> bool:
+        """Whether there may be one call at most."""
+
+    @property
+    def after_thinking(self) -> bool:
+        """Whether the constraint holds only once the model has stopped thinking."""
 
 @final
 class Image:
@@ -374,7 +416,7 @@ class Decoder:
 
     `tools` are the names of the declared tools (None: as `parsing` says), `seed` is what call ids are made from (equal
     seeds give equal ids), `echo` is JSON text of the request settings that a Responses answer repeats, `tokenizer` a
-    version's name or a `Tokenizer`, `special_tokens` respells control tokens as in `Options`.
+    version's name or a `Tokenizer`, `special_tokens` and `history_key` are as in `Options`.
     """
 
     def __new__(
@@ -397,6 +439,7 @@ class Decoder:
         signature: str | None = None,
         tokenizer: _Version | Tokenizer | None = None,
         special_tokens: Mapping[str, str] | None = None,
+        history_key: bytes | None = None,
     ) -> Decoder: ...
     def start(self, *, prompt_tokens: int = 0, cached_tokens: int = 0, fingerprint: str | None = None) -> bytes:
         """Starts the answer, once the backend knows the prompt's cost."""

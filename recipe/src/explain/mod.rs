@@ -11,6 +11,7 @@ use std::ops::Range;
 
 use crate::codec::{Options, prompt_ids};
 use crate::error::{Error, ErrorCode};
+use crate::history::Replay;
 use crate::json::{Value, parse};
 use crate::model::Version;
 use crate::prompt::render_traced;
@@ -66,10 +67,13 @@ pub fn explain(body: &[u8], protocol: Protocol, options: &Options) -> Result<Exp
 
 /// Tells which field each token of a prompt comes from, for a request body that was already parsed.
 pub fn explain_value(body: &Value<'_>, protocol: Protocol, options: &Options) -> Result<Explanation, Error> {
-    let prepared = protocol.read(body, &options.read)?;
+    let stored = protocol.find_stored(body, None)?;
+    let prepared = protocol.read(body, &stored, &options.read)?;
     let (version, tokenizer) = (prepared.version, options.tokenizer(prepared.version));
-    let (prompt, trace) = render_traced(&prepared.conversation, version, &options.spellings(version));
-    let token_ids = prompt_ids(&prompt, &tokenizer)?;
+    let (prompt, turns, trace) = render_traced(&prepared.conversation, version, &options.spellings(version));
+    let seal = options.seal(version, &tokenizer);
+    let replay = seal.map(|seal| Replay::new(&prompt, &turns, &seal)).unwrap_or_default();
+    let token_ids = prompt_ids(&prompt, &replay, &tokenizer)?;
     let places = Places::new(body);
     let stretches = Owners::new(&places, &trace, protocol).stretches();
     let ends = token_ends(&token_ids, &tokenizer)?;

@@ -9,7 +9,7 @@ mod trace;
 mod v4;
 mod v41;
 
-use crate::conversation::{Content, Conversation, ImageSource, Part};
+use crate::conversation::{AssistantMessage, Content, Conversation, ImageSource, Part};
 use crate::json::{Value, write_python, write_python_watched};
 use crate::model::Version;
 use crate::special::{Special, Spellings};
@@ -81,19 +81,38 @@ impl Prompt<'_> {
     }
 }
 
+/// A turn of the model that came back with records of its ids.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Turn<'a> {
+    /// Place, among the prompt's control tokens, of the one after that which opens the turn.
+    pub(crate) first: usize,
+    /// The records.
+    pub(crate) records: Vec<&'a str>,
+}
+
 /// Writes the prompt of `conversation` in the grammar of `version`.
 pub fn render<'a>(conversation: &Conversation<'a>, version: Version, spellings: &Spellings) -> Prompt<'a> {
     write(conversation, version, spellings, None).prompt
 }
 
-/// Writes the prompt as [`render`] does, and notes where each stretch of it came from.
+/// Writes the prompt as [`render`] does, and tells which turns of it have records.
+pub(crate) fn render_with_turns<'a>(
+    conversation: &Conversation<'a>,
+    version: Version,
+    spellings: &Spellings,
+) -> (Prompt<'a>, Vec<Turn<'a>>) {
+    let writer = write(conversation, version, spellings, None);
+    (writer.prompt, writer.turns)
+}
+
+/// Does so too, and notes where each stretch of it came from.
 pub(crate) fn render_traced<'a>(
     conversation: &Conversation<'a>,
     version: Version,
     spellings: &Spellings,
-) -> (Prompt<'a>, Trace) {
+) -> (Prompt<'a>, Vec<Turn<'a>>, Trace) {
     let writer = write(conversation, version, spellings, Some(Trace::new()));
-    (writer.prompt, writer.trace.unwrap_or_else(Trace::new))
+    (writer.prompt, writer.turns, writer.trace.unwrap_or_else(Trace::new))
 }
 
 fn write<'s, 'a>(
@@ -103,7 +122,7 @@ fn write<'s, 'a>(
     trace: Option<Trace>,
 ) -> Writer<'s, 'a> {
     let grounding = Special::GROUNDING.map(|special| (special, spellings.of(special)));
-    let mut writer = Writer { prompt: Prompt::default(), spellings, grounding, version, trace };
+    let mut writer = Writer { prompt: Prompt::default(), turns: Vec::new(), spellings, grounding, version, trace };
     match version {
         Version::V4 => v4::write(conversation, &mut writer),
         Version::V41 => v41::write(conversation, &mut writer),
@@ -114,6 +133,7 @@ fn write<'s, 'a>(
 /// Appends to a prompt. Its methods are the only way to place a control token.
 struct Writer<'s, 'a> {
     prompt: Prompt<'a>,
+    turns: Vec<Turn<'a>>,
     spellings: &'s Spellings,
     grounding: [(Special, &'s str); 8],
     version: Version,
@@ -164,6 +184,14 @@ impl<'a> Writer<'_, 'a> {
         self.prompt.text.push_str(self.spellings.of(special));
         self.prompt.specials.push(SpecialSpan { start, end: self.prompt.text.len(), special });
         self.note(source);
+    }
+
+    /// Opens a past turn of the model.
+    fn open_turn(&mut self, turn: &AssistantMessage<'a>) {
+        self.special(Special::Assistant);
+        if !turn.records.is_empty() {
+            self.turns.push(Turn { first: self.prompt.specials.len(), records: turn.records.clone() });
+        }
     }
 
     /// Appends text of the format itself, in which `{dsml}`, `{think}` and `{/think}` stand for control tokens.

@@ -157,7 +157,7 @@ fn assistant<'a>(
     last: bool,
     writer: &mut Writer<'_, 'a>,
 ) {
-    writer.special(Special::Assistant);
+    writer.open_turn(turn);
     thinking(turn, conversation, writer);
     writer.model_content(&turn.content);
     let mut calls: Vec<&ToolCall<'a>> = turn.calls.iter().collect();

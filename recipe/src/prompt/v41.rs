@@ -148,7 +148,7 @@ fn user_turn<'a>(run: &[Message<'a>], call_places: &HashMap<&str, usize>, writer
 }
 
 fn assistant<'a>(turn: &AssistantMessage<'a>, conversation: &Conversation<'a>, writer: &mut Writer<'_, 'a>) {
-    writer.special(Special::Assistant);
+    writer.open_turn(turn);
     let keep = conversation.thinking && (turn.prefix || conversation.uses_tools());
     if keep {
         writer.special(Special::ThinkingStart);

@@ -5,6 +5,7 @@
 
 use super::call_ids::CallIds;
 use crate::event::{Delta, Event, Finish};
+use crate::history::Recorder;
 
 /// What one choice said so far.
 #[derive(Debug, Clone)]
@@ -14,6 +15,7 @@ pub struct Fold {
     thinking: bool,
     reasoned: bool,
     call_ids: CallIds,
+    recorder: Option<Recorder>,
 }
 
 /// A stretch of an answer.
@@ -44,9 +46,19 @@ pub struct Call {
 
 impl Fold {
     /// Nothing said yet in choice `choice`.
-    pub(in crate::protocol) fn new(thinking: bool, seed: &[u8], choice: usize) -> Self {
+    pub(in crate::protocol) fn new(thinking: bool, seed: &[u8], choice: usize, recorder: Option<Recorder>) -> Self {
         let call_ids = CallIds::new(seed, choice);
-        Self { blocks: Vec::new(), finish: None, thinking, reasoned: false, call_ids }
+        Self { blocks: Vec::new(), finish: None, thinking, reasoned: false, call_ids, recorder }
+    }
+
+    /// What gathers the ids, if they are recorded.
+    pub(in crate::protocol) fn recorder(&self) -> Option<&Recorder> {
+        self.recorder.as_ref()
+    }
+
+    /// What gathers the ids, to be fed.
+    pub(in crate::protocol) fn recorder_mut(&mut self) -> Option<&mut Recorder> {
+        self.recorder.as_mut()
     }
 
     /// The blocks in order.

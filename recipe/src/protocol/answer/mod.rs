@@ -21,6 +21,7 @@ use super::responses::ResponsesWriter;
 use super::sse::write_comment;
 use crate::error::{Error, ErrorCode};
 use crate::event::{Event, TokenCounts};
+use crate::history::{Recorder, Seal};
 use crate::json::Value;
 use crate::tokenizer::Tokenizer;
 use writer::{Answer, Choice, Writer};
@@ -55,6 +56,8 @@ pub struct AnswerConfig {
     pub choices: usize,
     /// Messages: signature of reasoning; `None` is the answer's id.
     pub signature: Option<String>,
+    /// What seals records of the answer's ids; without it there are none.
+    pub seal: Option<Seal>,
 }
 
 impl AnswerConfig {
@@ -73,6 +76,7 @@ impl AnswerConfig {
             include_usage: false,
             choices: 1,
             signature: None,
+            seal: None,
         }
     }
 }
@@ -101,8 +105,11 @@ impl AnswerWriter {
     /// A writer of the answer described by `config`. `tokenizer` gives log probabilities the texts of their tokens.
     pub fn new(config: AnswerConfig, tokenizer: Option<Arc<Tokenizer>>) -> Self {
         let choices = config.choices.max(1);
+        let recorder = config.seal.clone().zip(tokenizer.clone());
+        let recorder = recorder.map(|(seal, tokenizer)| Recorder::new(seal, tokenizer));
+        let fold = |choice| Fold::new(config.thinking, &config.seed, choice, recorder.clone());
         let state = State {
-            folds: (0..choices).map(|choice| Fold::new(config.thinking, &config.seed, choice)).collect(),
+            folds: (0..choices).map(fold).collect(),
             counts: vec![TokenCounts::default(); choices],
             prompt_tokens: 0,
             cached_tokens: 0,
@@ -139,6 +146,11 @@ impl AnswerWriter {
         self.state.check(choice)?;
         self.state.counts[choice] = counts;
         Ok(())
+    }
+
+    /// The recorder of a choice's ids, if they are recorded and the choice goes on.
+    pub(crate) fn recorder(&mut self, choice: usize) -> Option<&mut Recorder> {
+        if self.is_finished(choice) { None } else { self.state.folds.get_mut(choice)?.recorder_mut() }
     }
 
     /// Sets the time that closing events report; the time of creation unless set.

@@ -5,12 +5,14 @@ use std::collections::HashSet;
 
 use crate::conversation::{AssistantMessage, Content, Message, Part, ToolCall};
 use crate::error::{Error, ErrorCode};
+use crate::json::Value;
 use crate::model::Version;
 use crate::protocol::shared::content::TextOr;
 use crate::protocol::shared::images;
 use crate::wire::Path;
 
-use super::request::{self as wire, ChatMessage, ChatRequest, ContentPart};
+use super::content::ContentPart;
+use super::request::{self as wire, ChatMessage, ChatRequest};
 
 /// How instructions begin if their first line is meant for billing.
 const BILLING: &str = "x-anthropic-billing-header";
@@ -29,7 +31,7 @@ pub(super) fn read<'v>(request: &ChatRequest<'v>, version: Version) -> Result<Ve
             open_calls.clear();
         }
         match message {
-            ChatMessage::System(message) => {
+            ChatMessage::System(message) | ChatMessage::Developer(message) => {
                 let content = without_billing(place.content(&message.content)?);
                 if !content.is_empty() {
                     converted.push(Message::System { content, tools: Vec::new() });
@@ -37,7 +39,7 @@ pub(super) fn read<'v>(request: &ChatRequest<'v>, version: Version) -> Result<Ve
             }
             ChatMessage::User(message) => converted.push(Message::User { content: place.content(&message.content)? }),
             ChatMessage::LatestReminder(message) => {
-                converted.push(Message::LatestReminder { content: message.content.into() });
+                converted.push(Message::LatestReminder { content: place.content(&message.content)? });
             }
             ChatMessage::Assistant(message) => {
                 let turn = place.assistant(message)?;
@@ -83,14 +85,18 @@ impl MessagePlace<'_> {
         let calls = message.tool_calls.iter().flatten().map(|call| ToolCall {
             id: Some(call.id.into()),
             name: call.function.name.into(),
-            arguments: call.function.arguments.into(),
+            arguments: call.function.arguments.0.clone(),
         });
         Ok(AssistantMessage {
             content,
-            reasoning: message.reasoning_content.map(Cow::Borrowed),
+            reasoning: message
+                .reasoning_content
+                .or_else(|| message.reasoning.and_then(Value::as_str))
+                .map(Cow::Borrowed),
             calls: calls.collect(),
             prefix: message.prefix == Some(true),
             thinking_closed: false,
+            records: message.token_history.and_then(Value::as_str).into_iter().collect(),
         })
     }
 
@@ -131,7 +137,10 @@ impl MessagePlace<'_> {
     fn part<'v>(&self, part: &ContentPart<'v>, path: &Path<'_>) -> Result<Part<'v>, Error> {
         let place = format!(".messages[{}]", self.index);
         match part {
-            ContentPart::Text(part) => Ok(Part::Text(part.text.into())),
+            ContentPart::Text(part) | ContentPart::InputText(part) | ContentPart::OutputText(part) => {
+                Ok(Part::Text(part.text.into()))
+            }
+            ContentPart::Refusal(part) => Ok(Part::Text(part.refusal.into())),
             ContentPart::ImageUrl(part) => {
                 let wrapper = Path::Key(path, "image_url");
                 let url = images::Location { text: part.image_url.url, path: &Path::Key(&wrapper, "url") };

@@ -2,6 +2,7 @@
 
 use super::stream::ChatCompletionsWriter;
 use crate::event::{Delta, FinishReason, TokenLogprob};
+use crate::history::Recorder;
 use crate::protocol::Usage;
 use crate::protocol::answer::json_object::{ObjectWriter, write_object};
 use crate::protocol::answer::writer::Answer;
@@ -66,6 +67,14 @@ fn write_message(thinking: bool, fold: &Fold, message: &mut ObjectWriter<'_>) {
     }
     if calls(fold).next().is_some() {
         message.array("tool_calls", calls(fold), write_call);
+    }
+    write_record(fold, message);
+}
+
+/// The member that carries the record of the answer's ids, where there is one.
+pub(super) fn write_record(fold: &Fold, message: &mut ObjectWriter<'_>) {
+    if let Some(record) = fold.recorder().and_then(Recorder::whole) {
+        message.string("token_history", &record);
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::response::{finish_word, write_response, write_usage};
+use super::response::{finish_word, write_record, write_response, write_usage};
 use crate::error::Error;
 use crate::event::{Delta, Event, Finish};
 use crate::protocol::Usage;
@@ -190,7 +190,10 @@ impl Writer for ChatCompletionsWriter {
             (false, true) => ChunkUsage::Given(answer.usage),
             (false, false) => ChunkUsage::Absent,
         };
-        let delta = |delta: &mut ObjectWriter<'_>| self.write_content("", delta);
+        let delta = |delta: &mut ObjectWriter<'_>| {
+            self.write_content("", delta);
+            write_record(choice.fold, delta);
+        };
         let logprobs = |choice: &mut ObjectWriter<'_>| choice.null("logprobs");
         let reason = Some(finish_word(finish.reason));
         self.chunk(|out| write_choice(choice.index, delta, logprobs, reason, out), &usage, out);

@@ -2,6 +2,7 @@
 
 use super::stream::MessagesWriter;
 use crate::event::{Finish, FinishReason};
+use crate::history::Recorder;
 use crate::json::{Value, parse, write_compact};
 use crate::protocol::Usage;
 use crate::protocol::answer::json_object::{ObjectWriter, write_object};
@@ -51,17 +52,19 @@ pub(super) fn write_message(writer: &MessagesWriter, answer: Answer<'_>, message
     message.string("role", "assistant");
     message.string("model", &writer.config.model);
     let blocks = fold.map(Fold::blocks).unwrap_or_default();
-    message.array("content", blocks, |block, out| write_object(out, |members| write_block(writer, block, members)));
+    let record = fold.and_then(Fold::recorder).and_then(Recorder::whole);
+    let signature = record.as_deref().unwrap_or(writer.signature());
+    message.array("content", blocks, |block, out| write_object(out, |members| write_block(block, signature, members)));
     write_stop(finish, message);
     write_usage(answer.usage, message);
 }
 
-fn write_block(writer: &MessagesWriter, block: &Block, members: &mut ObjectWriter<'_>) {
+fn write_block(block: &Block, signature: &str, members: &mut ObjectWriter<'_>) {
     match block {
         Block::Reasoning(reasoning) => {
             members.string("type", "thinking");
             members.string("thinking", &reasoning.text);
-            members.string("signature", writer.signature());
+            members.string("signature", signature);
         }
         Block::Text(text) => {
             members.string("type", "text");

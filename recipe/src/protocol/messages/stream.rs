@@ -6,6 +6,7 @@
 use super::response::{write_message, write_stop, write_usage};
 use crate::error::Error;
 use crate::event::{Event, Finish};
+use crate::history::Recorder;
 use crate::protocol::AnswerConfig;
 use crate::protocol::Usage;
 use crate::protocol::answer::json_object::ObjectWriter;
@@ -28,7 +29,7 @@ impl MessagesWriter {
         Self { config, open: None, pinged: false }
     }
 
-    /// The signature of reasoning. The answer's id is not secret and proves nothing: clients only carry it back.
+    /// The signature of reasoning without a record. The answer's id is not secret and proves nothing: clients only carry it back.
     pub(super) fn signature(&self) -> &str {
         self.config.signature.as_deref().unwrap_or(&self.config.id)
     }
@@ -55,7 +56,10 @@ impl MessagesWriter {
     fn close(&mut self, fold: &Fold, out: &mut String) {
         let Some(place) = self.open.take() else { return };
         if matches!(fold.blocks().get(place), Some(Block::Reasoning(_))) {
-            write_delta(place, "signature_delta", "signature", self.signature(), out);
+            // What follows the block was not said yet, so that its record holds the reasoning alone.
+            let record = fold.recorder().and_then(Recorder::reasoning);
+            let signature = record.as_deref().unwrap_or(self.signature());
+            write_delta(place, "signature_delta", "signature", signature, out);
         }
         write_named_frame(out, "content_block_stop", |data| data.number("index", place as u64));
     }

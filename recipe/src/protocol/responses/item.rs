@@ -5,6 +5,7 @@
 use super::custom_input::CustomInput;
 use super::stream::ResponsesWriter;
 use crate::event::{Delta, FinishReason, TokenLogprob};
+use crate::history::Recorder;
 use crate::protocol::answer::json_object::{ObjectWriter, write_array, write_object};
 use crate::protocol::{Block, Call, Fold};
 
@@ -83,7 +84,9 @@ impl ResponsesWriter {
                 Block::Reasoning(reasoning) => {
                     write_content(item, stage, |out| write_reasoning_part(&reasoning.text, out));
                     item.json("summary", "[]");
-                    item.string("encrypted_content", &format!("{}-{place}", self.config.id));
+                    let record = fold.recorder().and_then(Recorder::reasoning);
+                    let carried = record.unwrap_or_else(|| format!("{}-{place}", self.config.id));
+                    item.string("encrypted_content", &carried);
                 }
                 Block::Text(text) => {
                     item.string("role", "assistant");
@@ -92,6 +95,18 @@ impl ResponsesWriter {
                 }
                 Block::Call(call) => self.write_call(call, kind, stage, item),
             }
+        });
+    }
+
+    /// Appends the item without text that ends the output and carries `record`.
+    pub(super) fn write_record_item(&self, place: usize, record: &str, out: &mut String) {
+        write_object(out, |item| {
+            item.string("type", ItemKind::Reasoning.word());
+            item.string("id", &self.item_id(ItemKind::Reasoning, place));
+            item.string("status", status::COMPLETED);
+            item.json("content", "[]");
+            item.json("summary", "[]");
+            item.string("encrypted_content", record);
         });
     }
 
@@ -147,6 +162,12 @@ pub(super) fn write_reasoning_part(text: &str, out: &mut String) {
 fn write_content(item: &mut ObjectWriter<'_>, stage: Stage, part: impl FnOnce(&mut String)) {
     let parts = (stage == Stage::Whole).then_some(part);
     item.value("content", |out| write_array(out, parts, |part, out| part(out)));
+}
+
+/// The record of what followed the reasoning: it is known when the answer has ended, and then needs an item of its own.
+pub(super) fn last_record(fold: &Fold) -> Option<String> {
+    fold.finish()?;
+    fold.recorder()?.rest()
 }
 
 /// Only the item at the end of an answer that was cut is incomplete.

@@ -1,7 +1,7 @@
 //! Responses: the response object, which opens and closes the stream and is the whole answer otherwise.
 
 use super::error::write_failure;
-use super::item::{Stage, status};
+use super::item::{Stage, last_record, status};
 use super::stream::ResponsesWriter;
 use crate::event::FinishReason;
 use crate::protocol::Usage;
@@ -84,9 +84,14 @@ impl ResponsesWriter {
 
     fn write_output(&self, answer: Answer<'_>, body: &mut ObjectWriter<'_>) {
         let fold = answer.folds.first();
-        let places = 0..fold.map_or(0, |fold| fold.blocks().len());
+        let length = fold.map_or(0, |fold| fold.blocks().len());
+        let record = fold.and_then(last_record);
+        let places = 0..length + usize::from(record.is_some());
         body.array("output", fold.into_iter().flat_map(|fold| places.clone().map(move |place| (fold, place))), {
-            |(fold, place), out| self.write_item(fold, place, Stage::Whole, answer.failure.is_some(), out)
+            |(fold, place), out| match &record {
+                Some(record) if place == length => self.write_record_item(place, record, out),
+                _ => self.write_item(fold, place, Stage::Whole, answer.failure.is_some(), out),
+            }
         });
     }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::custom_input::CustomInput;
-use super::item::{ItemKind, Stage, write_reasoning_part};
+use super::item::{ItemKind, Stage, last_record, write_reasoning_part};
 use super::response::answer_status;
 use crate::error::Error;
 use crate::event::{Event, Finish};
@@ -116,6 +116,17 @@ impl ResponsesWriter {
         self.frame(name, members, out);
     }
 
+    /// The frames of the item that only carries a record.
+    fn record_frames(&mut self, place: usize, record: &str, out: &mut String) {
+        for name in ["response.output_item.added", "response.output_item.done"] {
+            let members = |this: &Self, data: &mut ObjectWriter<'_>| {
+                data.value("item", |out| this.write_record_item(place, record, out));
+                data.number("output_index", place as u64);
+            };
+            self.frame(name, members, out);
+        }
+    }
+
     fn part_frame(&mut self, moment: &str, open: &OpenItem, part: impl FnOnce(&Self, &mut String), out: &mut String) {
         let name = format!("response.content_part.{moment}");
         self.text_frame(&name, open, |this, data| data.value("part", |out| part(this, out)), out);
@@ -205,6 +216,9 @@ impl Writer for ResponsesWriter {
 
     fn finish(&mut self, _finish: &Finish, choice: Choice<'_>, answer: Answer<'_>, out: &mut String) {
         self.close(choice.fold, out);
+        if let Some(record) = last_record(choice.fold) {
+            self.record_frames(choice.fold.blocks().len(), &record, out);
+        }
         self.response_frame(&format!("response.{}", answer_status(answer)), answer, out);
     }
 
