@@ -5,6 +5,12 @@
 //! Peak memory is that of a process that runs only this case, at its largest size.
 
 #![allow(clippy::expect_used, reason = "a case that cannot run is to stop the run")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::cast_precision_loss,
+    reason = "a bench measures and prints, the codec does not"
+)]
 
 use std::fmt::Write as _;
 use std::process::Command;

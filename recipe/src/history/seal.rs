@@ -18,9 +18,10 @@ pub(super) const LONGEST: usize = 1 << 20;
 const TAG: usize = 16;
 const CONTEXT: &[u8] = b"deepseek-recipe token history ";
 
-/// Whether a text claims to be a record.
+/// Whether a text claims to be a record, of whatever form.
 pub fn is_record(text: &str) -> bool {
-    text.starts_with(PREFIX)
+    let form = text.strip_prefix("th").and_then(|rest| rest.split_once('.'));
+    form.is_some_and(|(digits, _)| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// The caller's secret, which all processes that serve the same clients share.
@@ -103,7 +104,9 @@ mod tests {
     #[test]
     fn only_what_was_sealed_opens() {
         let record = seal().close(b"body").unwrap();
-        assert!(is_record(&record));
+        assert!(
+            is_record(&record) && is_record("th2.") && !is_record("th.") && !is_record("tha1.x") && !is_record("a-1")
+        );
         assert_eq!(seal().open(&record).as_deref(), Some(&b"body"[..]));
         for place in 0..record.len() {
             for byte in 0..128 {
