@@ -70,8 +70,9 @@ def resolve_config(arguments: ServeArguments, environment: Mapping[str, str]) ->
         api_keys=tuple(key.strip() for key in keys if key.strip()),
         max_body_bytes=arguments.max_body_bytes,
         shutdown_seconds=arguments.shutdown_seconds,
-        # A script answers what it answers: whether that fits a schema is its author's business.
+        # A script answers what it answers: whether that fits a request's settings is its author's business.
         serves_constraints=arguments.engine == "scripted",
+        serves_penalties=arguments.engine == "scripted",
     )
 
 

@@ -46,7 +46,10 @@ def _choice_seed(seed: int | None, choice: int) -> int | None:
 
 
 class Transcript:
-    """Feeds a decoder with a generation's outputs and keeps the exchange's counts."""
+    """Feeds a decoder with a generation's outputs and keeps the exchange's counts.
+
+    With `single_call` a choice ends with its first call.
+    """
 
     def __init__(
         self,
@@ -56,12 +59,14 @@ class Transcript:
         *,
         choices: int,
         fingerprint: str,
+        single_call: bool = False,
     ) -> None:
         self._decoder = decoder
         self._generation = generation
         self._exchange = exchange
         self._open = set(range(choices))
         self._fingerprint = fingerprint
+        self._single_call = single_call
         self._started = False
 
     @property
@@ -80,13 +85,27 @@ class Transcript:
             raise EngineError("the server is shutting down; send the request again", code="server_shutting_down")
         self._exchange.count_tokens(len(output.token_ids))
         head = self._start(output)
-        body = self._decoder.push(output.token_ids, logprobs=_wire_logprobs(output.logprobs), choice=choice)
-        if self._decoder.is_finished(choice):
+        body, called = self._push(choice, output)
+        if called or self._decoder.is_finished(choice):
             self._generation.abort_choice(choice)
             return head + body + self._finish(choice, "stop")
         if output.finish_reason is not None:
             return head + body + self._finish(choice, _wire_reason(output.finish_reason))
         return head + body
+
+    def _push(self, choice: int, output: StepOutput) -> tuple[bytes, bool]:
+        """Feed one output; also whether it completed the one call that the answer may have."""
+        logprobs = _wire_logprobs(output.logprobs)
+        if not self._single_call:
+            return self._decoder.push(output.token_ids, logprobs=logprobs, choice=choice), False
+        # One token at a time, so that nothing of a second call is read.
+        sent = []
+        for place, token_id in enumerate(output.token_ids):
+            entry = None if logprobs is None else logprobs[place : place + 1]
+            sent.append(self._decoder.push([token_id], logprobs=entry, choice=choice))
+            if any(isinstance(event, recipe.Event.CallEnd) for event in self._decoder.events()):
+                return b"".join(sent), True
+        return b"".join(sent), False
 
     def _start(self, output: StepOutput) -> bytes:
         if self._started:

@@ -20,6 +20,7 @@ class ServerConfig:
     `keep_alive_seconds`: silence after which a stream carries a comment, so that proxies keep it open.
     `shutdown_seconds`: how long running answers may go on after a signal to stop.
     `serves_constraints`: whether the engine keeps answers to a schema; if not, such requests are refused.
+    `serves_penalties`: whether the engine honours penalties, `logit_bias` and `top_k`; if not, they are refused.
     """
 
     model_names: tuple[str, ...]
@@ -30,3 +31,4 @@ class ServerConfig:
     keep_alive_seconds: float = 10.0
     shutdown_seconds: float = 30.0
     serves_constraints: bool = False
+    serves_penalties: bool = False

@@ -15,19 +15,17 @@ from starlette.types import Receive, Scope, Send
 import deepseek_recipe as recipe
 from deepinfer.server.body import read_body
 from deepinfer.server.bridge import Transcript, engine_requests
-from deepinfer.server.errors import ClientGoneError, HttpError, in_mid_answer
+from deepinfer.server.errors import ClientGoneError, in_mid_answer
 from deepinfer.server.exchange import Exchange, exchange_of
 from deepinfer.server.generation import Generation
 from deepinfer.server.logging import log_failure
 from deepinfer.server.protocols import ID_PREFIXES, ProtocolName
+from deepinfer.server.refusals import refuse_what_cannot_be_honoured
 from deepinfer.server.services import Services
 from deepinfer.server.stream import EventSender, run_while_connected, send_json
 
 # Below this size, encoding takes less time than handing it to a thread.
 _THREAD_BYTES: Final = 16 * 1024
-
-# Constraints that an answer breaks unless the engine enforces them; a model that may call tools needs no force.
-_BINDING: Final = frozenset({"tool_call_required", "json", "regex"})
 
 
 class GenerateEndpoint:
@@ -42,14 +40,19 @@ class GenerateEndpoint:
         exchange = exchange_of(scope)
         encoded = await encode_request(scope, receive, self._services, self._protocol)
         exchange.model = encoded.model
-        _refuse_what_cannot_be_honoured(encoded, self._services)
+        refuse_what_cannot_be_honoured(encoded, self._services.config)
         answer_id = ID_PREFIXES[self._protocol] + uuid4().hex
         requests = engine_requests(encoded, answer_id=answer_id, context_length=self._services.model.context_length)
         decoder = encoded.decoder(id=answer_id, created=int(time.time()), seed=os.urandom(16))
         exchange.prompt_tokens = len(encoded.token_ids)
         generation = Generation(self._services.engine, requests)
         transcript = Transcript(
-            decoder, generation, exchange, choices=len(requests), fingerprint=self._services.fingerprint
+            decoder,
+            generation,
+            exchange,
+            choices=len(requests),
+            fingerprint=self._services.fingerprint,
+            single_call=encoded.constraint is not None and encoded.constraint.single_call,
         )
         answer = _Answer(self._services, exchange, decoder, generation, transcript)
         work = answer.stream(send) if encoded.stream else answer.send_whole(send)
@@ -133,18 +136,3 @@ async def encode_request(scope: Scope, receive: Receive, services: Services, pro
     if len(body) < _THREAD_BYTES:
         return recipe.encode(body, protocol=protocol, options=services.options)
     return await asyncio.to_thread(recipe.encode, body, protocol=protocol, options=services.options)
-
-
-def _refuse_what_cannot_be_honoured(encoded: recipe.Encoded, services: Services) -> None:
-    if encoded.images:
-        message = (
-            f"the request has {len(encoded.images)} images, and the model {encoded.model} reads text only; remove them"
-        )
-        raise HttpError(400, "images_not_supported", message)
-    constraint = encoded.constraint
-    if constraint is not None and constraint.kind in _BINDING and not services.config.serves_constraints:
-        message = (
-            "this engine cannot keep answers to a schema; "
-            "leave out response_format, strict tools and forced tool_choice"
-        )
-        raise HttpError(400, "constraint_not_supported", message)

@@ -26,6 +26,11 @@ impl Body {
         }
     }
 
+    /// Takes any JSON value from Python.
+    pub(crate) fn convert(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        convert(object, 0).map(Body::Value)
+    }
+
     /// Parses the body if it is text, and hands it to `use_value`.
     pub(crate) fn with_value<T>(&self, use_value: impl FnOnce(&Value<'_>) -> Result<T, Error>) -> Result<T, Error> {
         match self {

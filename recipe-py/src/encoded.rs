@@ -11,25 +11,36 @@ use recipe::protocol::{AnswerConfig, Protocol};
 use recipe::{codec, encoded};
 
 use crate::body::Body;
+use crate::constraint::Constraint;
 use crate::decoder::Decoder;
 use crate::errors;
+use crate::lookup::Lookup;
 use crate::options::Options;
 use crate::parsing::Parsing;
+use crate::sampling::Sampling;
 use crate::token_ids::TokenIds;
 
 /// Turns a request body into token ids.
 #[pyfunction]
-#[pyo3(signature = (body, protocol, *, options=None))]
+#[pyo3(signature = (body, protocol, *, options=None, lookup=None))]
 pub(crate) fn encode(
     py: Python<'_>,
     body: &Bound<'_, PyAny>,
     protocol: &str,
     options: Option<PyRef<'_, Options>>,
+    lookup: Option<Py<PyAny>>,
 ) -> PyResult<Encoded> {
     let protocol = errors::protocol(protocol)?;
     let body = Body::extract(body)?;
     let options = options.map(|options| options.0.clone()).unwrap_or_default();
-    let encoded = py.detach(|| body.with_value(|value| codec::encode_value(value, protocol, &options)));
+    let lookup = lookup.map(Lookup::new);
+    let encoded = py.detach(|| {
+        let find = lookup.as_ref().map(|lookup| lookup as &dyn recipe::protocol::Lookup);
+        body.with_value(|value| codec::encode_continuing(value, protocol, &options, find))
+    });
+    if let Some(fault) = lookup.and_then(Lookup::into_fault) {
+        return Err(fault);
+    }
     encoded.map(Encoded::new).map_err(|error| errors::request_error(py, &error, protocol))
 }
 
@@ -51,14 +62,15 @@ pub(crate) fn encode_conversation(
 
 /// Number of tokens of a request's prompt.
 #[pyfunction]
-#[pyo3(signature = (body, protocol, *, options=None))]
+#[pyo3(signature = (body, protocol, *, options=None, lookup=None))]
 pub(crate) fn count_tokens(
     py: Python<'_>,
     body: &Bound<'_, PyAny>,
     protocol: &str,
     options: Option<PyRef<'_, Options>>,
+    lookup: Option<Py<PyAny>>,
 ) -> PyResult<usize> {
-    Ok(encode(py, body, protocol, options)?.0.token_ids.len())
+    Ok(encode(py, body, protocol, options, lookup)?.0.token_ids.len())
 }
 
 /// A request in the model's own terms.
@@ -114,6 +126,11 @@ impl Encoded {
     }
 
     #[getter]
+    fn thinking_budget(&self) -> Option<u64> {
+        self.0.thinking_budget
+    }
+
+    #[getter]
     fn stream(&self) -> bool {
         self.0.stream
     }
@@ -135,7 +152,8 @@ impl Encoded {
 
     #[getter]
     fn constraint(&self) -> Option<Constraint> {
-        self.0.constraint.clone().map(Constraint)
+        let after_thinking = self.0.constrained_after_thinking();
+        self.0.constraint.clone().map(|constraint| Constraint { constraint, after_thinking })
     }
 
     #[getter]
@@ -193,79 +211,6 @@ impl Encoded {
         let resolved = self.0.sampling.resolve_max_tokens(prompt_tokens.unwrap_or(own), context_length);
         let protocol = self.0.protocol.unwrap_or(Protocol::ChatCompletions);
         resolved.map_err(|error| errors::request_error(py, &error, protocol))
-    }
-}
-
-/// Sampling settings of a request, as the model's service would use them.
-#[pyclass(frozen, module = "deepseek_recipe")]
-pub(crate) struct Sampling(recipe::protocol::Sampling);
-
-#[pymethods]
-impl Sampling {
-    #[getter]
-    fn max_tokens(&self) -> Option<u32> {
-        self.0.max_tokens
-    }
-
-    #[getter]
-    fn temperature(&self) -> f32 {
-        self.0.temperature
-    }
-
-    #[getter]
-    fn top_p(&self) -> f32 {
-        self.0.top_p
-    }
-
-    #[getter]
-    fn seed(&self) -> Option<u64> {
-        self.0.seed
-    }
-
-    #[getter]
-    fn logprobs(&self) -> bool {
-        self.0.logprobs
-    }
-
-    #[getter]
-    fn top_logprobs(&self) -> Option<u8> {
-        self.0.top_logprobs
-    }
-
-    fn __repr__(&self) -> String {
-        format!("{:?}", self.0)
-    }
-}
-
-/// What an answer must match.
-#[pyclass(frozen, module = "deepseek_recipe")]
-pub(crate) struct Constraint(encoded::Constraint);
-
-#[pymethods]
-impl Constraint {
-    /// `tool_call`, `tool_call_required`, `json` or `regex`.
-    #[getter]
-    fn kind(&self) -> &'static str {
-        match &self.0 {
-            encoded::Constraint::ToolCall { required: false, .. } => "tool_call",
-            encoded::Constraint::ToolCall { required: true, .. } => "tool_call_required",
-            encoded::Constraint::Json { .. } => "json",
-            encoded::Constraint::Regex { .. } => "regex",
-        }
-    }
-
-    /// Declarations of the tools, schema of the JSON, or the regular expression.
-    #[getter]
-    fn text(&self) -> Option<&str> {
-        match &self.0 {
-            encoded::Constraint::ToolCall { tools, .. } => Some(tools),
-            encoded::Constraint::Json { schema } => schema.as_deref(),
-            encoded::Constraint::Regex { pattern } => Some(pattern),
-        }
-    }
-
-    fn __repr__(&self) -> String {
-        format!("{:?}", self.0)
     }
 }
 

@@ -1,12 +1,16 @@
 //! Python binding of the codec: converts and delegates, releases the GIL, holds no logic.
 
 mod body;
+mod constraint;
 mod decoder;
 mod encoded;
 mod errors;
 mod events;
+mod explain;
+mod lookup;
 mod options;
 mod parsing;
+mod sampling;
 mod token_ids;
 mod tokenizer;
 
@@ -16,17 +20,23 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
+    use crate::constraint::Constraint;
+    #[pymodule_export]
     use crate::decoder::{Decoder, error_body};
     #[pymodule_export]
-    use crate::encoded::{Constraint, Encoded, Image, Sampling, count_tokens, encode, encode_conversation};
+    use crate::encoded::{Encoded, Image, count_tokens, encode, encode_conversation};
     #[pymodule_export]
     use crate::errors::RequestError;
     #[pymodule_export]
     use crate::events::Event;
     #[pymodule_export]
+    use crate::explain::{Difference, Part, Span, Turn, diff, diff_sequence, explain};
+    #[pymodule_export]
     use crate::options::Options;
     #[pymodule_export]
     use crate::parsing::Parsing;
+    #[pymodule_export]
+    use crate::sampling::Sampling;
     #[pymodule_export]
     use crate::token_ids::TokenIds;
     #[pymodule_export]

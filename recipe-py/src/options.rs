@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use recipe::codec;
 use recipe::history::HistoryKey;
-use recipe::protocol::{MissingReasoning, ServerTools};
+use recipe::protocol::{MissingReasoning, RequiredWhileThinking, ServerTools};
 use recipe::special::Special;
 
 use crate::errors::{argument_error, version};
@@ -21,6 +21,7 @@ impl Options {
     #[new]
     #[pyo3(signature = (*, models=None, default_thinking=true, missing_reasoning="fill", responses_web_search="drop",
         messages_web_search="drop", max_tokens_bounds=(393_216, 393_216), special_tokens=None, tokenizers=None,
+        required_choice_while_thinking="constrain", show_tool_errors=false, show_text_documents=false,
         history_key=None))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
     fn new(
@@ -32,6 +33,9 @@ impl Options {
         max_tokens_bounds: (u32, u32),
         special_tokens: Option<HashMap<String, String>>,
         tokenizers: Option<HashMap<String, PyRef<'_, Tokenizer>>>,
+        required_choice_while_thinking: &str,
+        show_tool_errors: bool,
+        show_text_documents: bool,
         history_key: Option<Vec<u8>>,
     ) -> PyResult<Self> {
         let mut options = codec::Options::default();
@@ -48,6 +52,15 @@ impl Options {
         options.read.responses_web_search = server_tools("responses_web_search", responses_web_search)?;
         options.read.messages_web_search = server_tools("messages_web_search", messages_web_search)?;
         options.read.max_tokens_bounds = max_tokens_bounds;
+        options.read.required_choice_while_thinking = match required_choice_while_thinking {
+            "constrain" => RequiredWhileThinking::Constrain,
+            "reject" => RequiredWhileThinking::Reject,
+            other => {
+                return Err(argument_error("required_choice_while_thinking", "\"constrain\" or \"reject\"", other));
+            }
+        };
+        options.read.show_tool_errors = show_tool_errors;
+        options.read.show_text_documents = show_text_documents;
         for (key, spelling) in special_tokens.into_iter().flatten() {
             options.spellings.push((special(&key)?, spelling));
         }

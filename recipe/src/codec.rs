@@ -6,11 +6,13 @@ use std::sync::Arc;
 use crate::conversation_json;
 use crate::encoded::{Encoded, constraint, parsing_options};
 use crate::error::{Error, ErrorCode};
-use crate::history::{HistoryKey, Replay};
+use crate::history::{HistoryKey, Replay, Seal};
 use crate::json::{Value, parse};
 use crate::model::{DEFAULT_MODELS, Version};
 use crate::prompt::{Prompt, Segment, render_with_turns};
-use crate::protocol::{MissingReasoning, Prepared, Protocol, ReadOptions, RequestedSampling, Sampling, ServerTools};
+use crate::protocol::{
+    Lookup, MissingReasoning, Prepared, Protocol, ReadOptions, RequiredWhileThinking, Sampling, ServerTools,
+};
 use crate::special::{Special, Spellings};
 use crate::tokenizer::Tokenizer;
 
@@ -37,6 +39,9 @@ impl Default for Options {
                 responses_web_search: ServerTools::Drop,
                 messages_web_search: ServerTools::Drop,
                 max_tokens_bounds: (393_216, 393_216),
+                required_choice_while_thinking: RequiredWhileThinking::Constrain,
+                show_tool_errors: false,
+                show_text_documents: false,
             },
             spellings: Vec::new(),
             tokenizers: HashMap::new(),
@@ -56,6 +61,11 @@ impl Options {
         let overrides = self.spellings.iter().cloned();
         overrides.fold(version.spellings(), |spellings, (special, spelling)| spellings.with(special, spelling))
     }
+
+    /// What seals and reads records of the model's ids, if there is a key.
+    pub(crate) fn seal(&self, version: Version, tokenizer: &Tokenizer) -> Option<Seal> {
+        self.history_key.as_ref().map(|key| key.seal(version, tokenizer))
+    }
 }
 
 /// Turns a request body into token ids.
@@ -65,7 +75,18 @@ pub fn encode(body: &[u8], protocol: Protocol, options: &Options) -> Result<Enco
 
 /// Turns a request body that was already parsed into token ids.
 pub fn encode_value(body: &Value<'_>, protocol: Protocol, options: &Options) -> Result<Encoded, Error> {
-    let prepared = protocol.read(body, &options.read)?;
+    encode_continuing(body, protocol, options, None)
+}
+
+/// Turns a request body that was already parsed into token ids. `lookup` finds the responses and items that it goes on from.
+pub fn encode_continuing(
+    body: &Value<'_>,
+    protocol: Protocol,
+    options: &Options,
+    lookup: Option<&dyn Lookup>,
+) -> Result<Encoded, Error> {
+    let stored = protocol.find_stored(body, lookup)?;
+    let prepared = protocol.read(body, &stored, &options.read)?;
     let mut encoded = encode_prepared(prepared, options)?;
     encoded.protocol = Some(protocol);
     Ok(encoded)
@@ -79,37 +100,27 @@ pub fn encode_conversation(body: &[u8], version: Version, options: &Options) -> 
 /// Turns a conversation in the codec's own JSON form, already parsed, into token ids.
 pub fn encode_conversation_value(body: &Value<'_>, version: Version, options: &Options) -> Result<Encoded, Error> {
     let conversation = conversation_json::read(body, &options.spellings(version))?;
-    let prepared = Prepared {
-        model: version.name(),
-        version,
-        conversation,
-        stream: false,
-        include_usage: None,
-        choices: 1,
-        sampling: RequestedSampling::default(),
-        stop_sequences: Vec::new(),
-        warnings: Vec::new(),
-        custom_tools: Vec::new(),
-        namespace_tools: Vec::new(),
-        echo: None,
-    };
-    encode_prepared(prepared, options)
+    encode_prepared(Prepared::new(version.name(), version, conversation), options)
 }
 
 fn encode_prepared(prepared: Prepared<'_>, options: &Options) -> Result<Encoded, Error> {
     let Prepared { conversation, version, .. } = prepared;
     let (spellings, tokenizer) = (options.spellings(version), options.tokenizer(version));
     let (prompt, turns) = render_with_turns(&conversation, version, &spellings);
-    let seal = options.history_key.as_ref().map(|key| key.seal(version, &tokenizer));
+    let seal = options.seal(version, &tokenizer);
     let replay = seal.as_ref().map(|seal| Replay::new(&prompt, &turns, seal)).unwrap_or_default();
     let sampling = Sampling::resolve(&prepared.sampling, &conversation, version);
     let mut parsing = parsing_options(&conversation);
     parsing.stop_sequences = prepared.stop_sequences;
+    if let Some(allowed) = &prepared.calls.allowed {
+        parsing.declared_tools = Some(allowed.clone());
+    }
     parsing.top_logprobs = sampling.logprobs.then(|| sampling.top_logprobs.unwrap_or(0));
     Ok(Encoded {
         token_ids: prompt_ids(&prompt, &replay, &tokenizer)?,
-        constraint: constraint(&conversation),
+        constraint: constraint(&conversation, prepared.calls),
         thinking: conversation.thinking,
+        thinking_budget: prepared.thinking_budget.filter(|_| conversation.thinking),
         prompt: prompt.into_owned(),
         model: prepared.model.to_owned(),
         protocol: None,
@@ -130,7 +141,7 @@ fn encode_prepared(prepared: Prepared<'_>, options: &Options) -> Result<Encoded,
 }
 
 /// The ids of a prompt: control tokens by their own ids, each stretch of text between them on its own.
-fn prompt_ids(prompt: &Prompt<'_>, replay: &Replay, tokenizer: &Tokenizer) -> Result<Vec<u32>, Error> {
+pub(crate) fn prompt_ids(prompt: &Prompt<'_>, replay: &Replay, tokenizer: &Tokenizer) -> Result<Vec<u32>, Error> {
     let mut ids = Vec::with_capacity(prompt.text.len() / 3);
     let mut position = 0;
     for segment in prompt.segments() {

@@ -125,6 +125,8 @@ pub struct Tool<'a> {
     pub description: Option<Cow<'a, str>>,
     /// JSON Schema of its arguments, as the prompt shows it.
     pub parameters: Value<'a>,
+    /// JSON Schema that the arguments are held to, where it is not the one that is shown.
+    pub enforced: Option<Value<'a>>,
     /// Whether arguments must follow the schema exactly.
     pub strict: Option<bool>,
     /// Whether its schema is shown only later.

@@ -261,6 +261,7 @@ fn convert_tools<'v>(tools: Option<&[ToolForm<'v>]>) -> Vec<Tool<'v>> {
         name: tool.name.into(),
         description: tool.description.map(Cow::Borrowed),
         parameters: tool.parameters.map_or(Value::Null, Value::borrowed),
+        enforced: None,
         strict: tool.strict,
         deferred: tool.defer_loading == Some(true),
     };

@@ -9,7 +9,7 @@ use crate::json::{Value, write_compact, write_string};
 use crate::model::Version;
 use crate::output::{InitialStage, ParsingOptions, QuotedCalls};
 use crate::prompt::Prompt;
-use crate::protocol::{AnswerConfig, Protocol, Sampling};
+use crate::protocol::{AnswerConfig, CallRules, Protocol, Sampling};
 use crate::special::Spellings;
 use crate::tokenizer::Tokenizer;
 
@@ -28,6 +28,8 @@ pub struct Encoded {
     pub protocol: Option<Protocol>,
     /// Whether the model thinks.
     pub thinking: bool,
+    /// Most tokens it is to think, if it thinks and the request says.
+    pub thinking_budget: Option<u64>,
     /// Whether the answer is to be streamed.
     pub stream: bool,
     /// Whether the stream is to end with a chunk of usage.
@@ -76,6 +78,11 @@ impl Encoded {
         DecoderConfig { parsing: self.parsing.clone(), answer, spellings: self.spellings.clone() }
     }
 
+    /// Whether the constraint holds only once the model has stopped thinking.
+    pub fn constrained_after_thinking(&self) -> bool {
+        matches!(self.parsing.initial_stage, InitialStage::ReasoningStart | InitialStage::ReasoningContinuation)
+    }
+
     /// A decoder of the answer.
     pub fn decoder(&self, id: String, created: u64, seed: Vec<u8>) -> Decoder {
         Decoder::new(self.decoder_config(id, created, seed), Some(Arc::clone(&self.tokenizer)))
@@ -89,8 +96,8 @@ pub enum Constraint {
     ToolCall {
         /// The declarations.
         tools: String,
-        /// Whether the answer must begin with a call.
-        required: bool,
+        /// What the calls are held to.
+        rules: CallRules,
     },
     /// JSON, of this schema if one is given.
     Json {
@@ -135,10 +142,10 @@ fn initial_stage(conversation: &Conversation<'_>) -> InitialStage {
 }
 
 /// What the answer to a conversation must match.
-pub(crate) fn constraint(conversation: &Conversation<'_>) -> Option<Constraint> {
+pub(crate) fn constraint(conversation: &Conversation<'_>, mut rules: CallRules) -> Option<Constraint> {
     if conversation.uses_tools() {
-        let required = conversation.tool_choice == ToolChoice::Required;
-        return Some(Constraint::ToolCall { tools: tool_declarations(conversation), required });
+        rules.required |= conversation.tool_choice == ToolChoice::Required;
+        return Some(Constraint::ToolCall { tools: tool_declarations(conversation), rules });
     }
     match &conversation.response_format {
         ResponseFormat::Text => None,
@@ -167,7 +174,7 @@ fn tool_declarations(conversation: &Conversation<'_>) -> String {
             None => out.push_str("null"),
         }
         out.push_str(",\"parameters\":");
-        write_compact(&tool.parameters, &mut out);
+        write_compact(tool.enforced.as_ref().unwrap_or(&tool.parameters), &mut out);
         out.push_str(match tool.strict {
             None => ",\"strict\":null}",
             Some(true) => ",\"strict\":true}",

@@ -197,6 +197,10 @@ error_codes! {
     JsonWordMissing = "json_word_missing", 400, "{field}: a message must contain the word json to ask for a JSON object";
     /// Something the codec cannot honour.
     Unsupported = "unsupported", 400, "{field}: {found} is not supported";
+    /// An earlier response or item that is not there.
+    NotStored = "not_stored", 404, "{field}: nothing is stored under {found}";
+    /// An earlier response that is none.
+    InvalidStored = "invalid_stored", 500, "{field}: what is stored under {found} is neither a response nor a list of items";
     /// An image from a place that is not supported.
     UnsupportedImageUrl = "unsupported_image_url", 400, "{field} must be an http or https URL, or a data URL in base64";
     /// An image of a kind that is not supported.
@@ -215,6 +219,8 @@ error_codes! {
     DuplicateToolResult = "duplicate_tool_result", 400, "{field}: the call {found} already has a result";
     /// No tool is shown at the start.
     AllToolsDeferred = "all_tools_deferred", 400, "{field}: at least one tool must not be deferred";
+    /// A key that is no token id.
+    InvalidTokenId = "invalid_token_id", 400, "{field}: the key must be a token id, not {found}";
     /// Neither or both of two fields that exclude each other.
     ExactlyOne = "exactly_one", 400, "{field} must have exactly one of {expected}";
     /// Prompt and answer do not fit.

@@ -7,6 +7,7 @@ pub mod decoder;
 pub mod encoded;
 pub mod error;
 pub mod event;
+pub mod explain;
 pub mod history;
 pub mod json;
 pub mod model;

@@ -2,8 +2,9 @@
 
 #![allow(clippy::expect_used, reason = "a request that is read is to stop the test")]
 
-use recipe::codec::{Options, encode};
-use recipe::protocol::Protocol;
+use recipe::codec::{Options, encode, encode_continuing};
+use recipe::json::parse;
+use recipe::protocol::{Lookup, Protocol};
 
 /// Replaces the parts of a body that every case repeats.
 fn body(members: &str) -> String {
@@ -83,7 +84,12 @@ fn responses_faults_name_their_fields() {
                 "input[0].call_id",
             ),
             ("'input':[{'role':'user','content':[{'type':'input_image'}]}]", "exactly_one", "input[0].content[0]"),
-            ("'input':'x','tools':[{'type':'custom','name':'shell'}]", "unsupported", "tools[0].name"),
+            ("'input':'x','tools':[{'type':'custom','name':'a b'}]", "invalid_name", "tools[0].name"),
+            (
+                "'input':'x','tools':[{'type':'custom','name':'c','format':{'type':'x'}}]",
+                "unknown_value",
+                "tools[0].format.type",
+            ),
             (
                 "'input':'x','tools':[{'type':'namespace','name':'n','tools':[{'type':'function','name':'a b'}]}]",
                 "invalid_name",
@@ -98,6 +104,31 @@ fn responses_faults_name_their_fields() {
             ("'input':'x','previous_response_id':'r'", "unsupported", "previous_response_id"),
         ],
     );
+}
+
+#[test]
+fn stored_items_fault_where_they_stand() {
+    let stored = |text: &'static str| {
+        let value = parse(text.as_bytes()).expect("JSON").into_owned();
+        move |id: &str| Ok((id == "r").then(|| value.clone()))
+    };
+    let fault = |members: &str, lookup: &dyn Lookup| {
+        let body = body(members);
+        let body = parse(body.as_bytes()).expect("JSON");
+        let error = encode_continuing(&body, Protocol::Responses, &Options::default(), Some(lookup));
+        let error = error.expect_err(members);
+        (error.code().to_owned(), error.path().to_owned(), error.status())
+    };
+    let bad_item = stored(r#"[{"role":"user","content":"a"},{"role":"user","content":7}]"#);
+    let cases: [(&str, &dyn Lookup, &str, &str, u16); 4] = [
+        ("'input':'x','previous_response_id':'r'", &bad_item, "invalid_type", "previous_response_id[1].content", 400),
+        ("'input':'x','previous_response_id':'s'", &bad_item, "not_stored", "previous_response_id", 404),
+        ("'input':[Q,{'type':'item_reference','id':'s'}]", &bad_item, "not_stored", "input[1].id", 404),
+        ("'input':'x','previous_response_id':'r'", &stored("7"), "invalid_stored", "previous_response_id", 500),
+    ];
+    for (members, lookup, code, path, status) in cases {
+        assert_eq!(fault(members, lookup), (code.to_owned(), path.to_owned(), status), "{members}");
+    }
 }
 
 #[test]

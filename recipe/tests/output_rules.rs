@@ -356,6 +356,7 @@ fn stop_sequences() {
         (&["\n<"], "<§x\n<§invoke name=\"f\"></§invoke>", " | <§x |  | Stop at \"\\n<\""),
         (&["> <"], "a <§b> <§tool_calls>", " | a <§b |  | Stop at \"> <\""),
         (&["", "x"], "ax", " | a |  | Stop at \"x\""),
+        (&["STOP"], "<§invoke name=\"f\">ST<§parameter name=\"a\" string=\"true\">", " | ST | f{\"a\": \"… | length"),
         (&["end"], "<§invoke name=\"f\">\nen</§invoke>d", " | end |  | stop"),
     ] {
         check(&with_stops(stops), &[(output, expected)]);

@@ -13,7 +13,7 @@ mod support;
 use std::io::Read as _;
 
 use recipe::json::{Value, parse};
-use support::Instead::{self, PromptEnds, PromptHas, Refused};
+use support::Instead::{self, Accepted, PromptEnds, PromptHas, Refused};
 use support::{check, check_deviation, check_prompt, continued_prompt, describe_row};
 
 const VECTORS: &[u8] = include_bytes!("../../tests/vectors/encode.jsonl.gz");
@@ -39,6 +39,22 @@ const DEVIATIONS: &[(&str, Instead)] = &[
         "p0510",
         PromptHas("You MUST strictly adhere to the following schema to reply:\n{\"type\": \"object\"}<｜User｜>"),
     ),
+    // Empty arguments are those of a call without arguments.
+    ("p0471", PromptHas("<｜DSML｜invoke name=\"read_file\">\n</｜DSML｜invoke>")),
+    ("p0472", PromptHas("<｜DSML｜ invoke name=\"read_file\">\n\n</｜DSML｜ invoke>")),
+    ("p0613", PromptHas("<｜DSML｜ invoke name=\"read_file\">\n\n</｜DSML｜ invoke>")),
+    ("p0623", PromptHas("<｜DSML｜ invoke name=\"Calc2\">\n\n</｜DSML｜ invoke>")),
+    // Several answers, newer names, parts and tools that the reference does not know, a call that is required.
+    ("p0029", Accepted),
+    ("p0043", Accepted),
+    ("p0072", Accepted),
+    ("p0128", Accepted),
+    ("p0199", Accepted),
+    ("p0396", Accepted),
+    ("p0397", Accepted),
+    ("p0592", Accepted),
+    ("p0593", Accepted),
+    ("p0697", Accepted),
     // There is no earlier response to go on from.
     ("p0562", Refused("previous_response_id")),
     ("p0563", Refused("previous_response_id")),

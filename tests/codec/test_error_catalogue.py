@@ -48,7 +48,21 @@ def push_to_unknown_choice() -> None:
     decoder().push_text("a", choice=1)
 
 
+def go_on_from_nothing() -> None:
+    """An earlier response that the caller does not have."""
+    body = {"model": "DeepSeek-V4-Pro", "input": "q", "previous_response_id": "resp_1"}
+    recipe.encode(body, "responses", lookup=lambda id: None)
+
+
+def go_on_from_something_else() -> None:
+    """An earlier response that is a response no more."""
+    body = {"model": "DeepSeek-V4-Pro", "input": "q", "previous_response_id": "resp_1"}
+    recipe.encode(body, "responses", lookup=lambda id: {"object": "response"})
+
+
 CALLS: dict[str, Callable[[], None]] = {
+    "not_stored": go_on_from_nothing,
+    "invalid_stored": go_on_from_something_else,
     "unknown_control_token": lack_control_token,
     "context_length_exceeded": exceed_context,
     "unknown_token": push_unknown_token,
@@ -115,7 +129,12 @@ def test_a_failing_backend_ends_the_stream_with_its_code() -> None:
     answer = decoder()
     answer.start(prompt_tokens=1)
     event = json.loads(answer.fail("out of memory").split(b"\n\n")[0].removeprefix(b"data: "))
-    assert event["error"] == {"message": "out of memory", "type": "server_error", "param": None, "code": "backend_failed"}
+    assert event["error"] == {
+        "message": "out of memory",
+        "type": "server_error",
+        "param": None,
+        "code": "backend_failed",
+    }
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -126,6 +126,38 @@ def test_cut_answer_says_so(scripted: openai.OpenAI) -> None:
     assert short.usage is not None and short.usage.completion_tokens == 2
 
 
+def test_several_answers_come_plain_and_streamed(scripted: openai.OpenAI) -> None:
+    body = chat_body("How is the weather?", tools=[WEATHER_TOOL], n=2)
+    plain = scripted.chat.completions.create(**body)
+    assert [choice.index for choice in plain.choices] == [0, 1]
+    assert visible(plain)[0] == visible(plain)[1]
+    with scripted.chat.completions.stream(**body, stream_options={"include_usage": True}) as stream:
+        final = stream.get_final_completion()
+    assert visible(final) == visible(plain) and final.usage == plain.usage
+    single = scripted.chat.completions.create(**(body | {"n": 1})).usage
+    assert plain.usage is not None and single is not None
+    assert plain.usage.prompt_tokens == single.prompt_tokens
+    assert plain.usage.completion_tokens == 2 * single.completion_tokens
+
+
+def test_native_answers_differ_and_come_apart(native: openai.OpenAI) -> None:
+    body = chat_body("Hello", max_completion_tokens=20, seed=7, temperature=1.0, n=3)
+    plain = native.chat.completions.create(**body)
+    assert [choice.index for choice in plain.choices] == [0, 1, 2]
+    seen = without_nulls(visible(plain))
+    assert folded(native.chat.completions.create(**body, stream=True)) == seen
+    assert len({choice["reasoning"] + choice["content"] for choice in seen}) > 1
+
+
+def test_what_native_cannot_honour_is_a_bad_request(native: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        native.chat.completions.create(**chat_body("Hello", frequency_penalty=1.5))
+    assert (caught.value.code, caught.value.param) == ("sampling_not_supported", "frequency_penalty")
+    with pytest.raises(openai.BadRequestError) as caught:
+        native.chat.completions.create(**chat_body("Hello", n=9))
+    assert (caught.value.code, caught.value.param) == ("out_of_range", "n")
+
+
 def test_native_answer_is_the_same_plain_and_streamed(native: openai.OpenAI) -> None:
     body = chat_body("Hello", max_tokens=40, seed=7, temperature=1.0)
     plain = native.chat.completions.create(**body)

@@ -149,3 +149,52 @@ async def test_what_the_engine_cannot_honour_is_refused() -> None:
         schema = await client.post(CHAT, json=body(response_format={"type": "json_schema", "json_schema": SCHEMA}))
     assert (image.status_code, image.json()["error"]["code"]) == (400, "images_not_supported")
     assert (schema.status_code, schema.json()["error"]["code"]) == (400, "constraint_not_supported")
+    assert schema.json()["error"]["param"] == "response_format"
+
+
+TOOLS = [{"type": "function", "function": {"name": name}} for name in ("f", "g")]
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"frequency_penalty": 0.5}, "frequency_penalty"),
+        ({"presence_penalty": -1}, "presence_penalty"),
+        ({"logit_bias": {"5": 1}}, "logit_bias"),
+        ({"tools": TOOLS, "tool_choice": "required"}, "tool_choice"),
+    ],
+)
+async def test_refusals_name_the_field(fields: dict[str, Any], param: str) -> None:
+    async with client_of(ScriptedEngine(lambda request: Script(token_ids=ANSWER), MODEL)) as client:
+        response = await client.post(CHAT, json=body(**fields))
+    error = response.json()["error"]
+    assert (response.status_code, error["param"]) == (400, param)
+    assert error["message"].startswith(param)
+
+
+async def test_settings_that_change_nothing_are_accepted() -> None:
+    neutral = {"frequency_penalty": 0, "presence_penalty": 0.0, "logit_bias": {"5": 0}}
+    async with client_of(ScriptedEngine(lambda request: Script(token_ids=ANSWER), MODEL)) as client:
+        assert (await client.post(CHAT, json=body(**neutral))).status_code == 200
+        messages = body(max_tokens=9, top_k=0)
+        assert (await client.post("/v1/messages", json=messages)).status_code == 200
+        refused = await client.post("/v1/messages", json=messages | {"top_k": 5})
+    assert refused.status_code == 400 and "top_k is 5" in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("tokens_per_step", [1, 1000])
+async def test_an_answer_of_one_call_ends_with_it(tokens_per_step: int) -> None:
+    calls = "".join(f'<｜DSML｜ invoke name="{name}">\n\n</｜DSML｜ invoke>\n' for name in ("f", "g"))
+    text = f"thought</think>\n\n<｜DSML｜ calls>\n{calls}</｜DSML｜ calls>"
+    ids = tuple(recipe.Tokenizer.built_in("v4.1").encode(text, special=True))
+    engine = ScriptedEngine(lambda request: Script(token_ids=ids, tokens_per_step=tokens_per_step), MODEL)
+    async with client_of(engine) as client:
+        both = await client.post(CHAT, json=body(tools=TOOLS))
+        one = await client.post(CHAT, json=body(tools=TOOLS, parallel_tool_calls=False))
+    names = [
+        [call["function"]["name"] for call in answer.json()["choices"][0]["message"]["tool_calls"]]
+        for answer in (both, one)
+    ]
+    assert names == [["f", "g"], ["f"]]
+    assert one.json()["choices"][0]["finish_reason"] == "tool_calls"
+    assert engine.health().running == 0

@@ -36,10 +36,6 @@ def findings(given: Input) -> Answer:
         other = answer_of(case, chunks)
         if other.visible != own.visible:
             raise FaultError(f"{name} gives another answer: {other.visible!r} instead of {own.visible!r}")
-    if isinstance(output, str):
-        ids = case.tokenizer.encode(output, special=True)
-        if case.tokenizer.decode(ids) == output and (by_ids := answer_of(case, [ids])).visible != own.visible:
-            raise FaultError(f"ids give another answer: {by_ids.visible!r} instead of {own.visible!r}")
     check_laws(own, given)
     return own
 

@@ -16,9 +16,8 @@ SEED = b"decode vectors"
 
 def check(row: Row, deviation: Row | None) -> str | None:
     """The first difference between a row and the decoder, or None. A listed deviation must be met, and must differ."""
-    expected = of_file(row)
     try:
-        found = replayed(row)
+        expected, found = of_file(row), replayed(row)
     except BrokenStreamError as fault:
         return f"breaks its protocol: {fault}"
     if deviation is not None:

@@ -119,14 +119,16 @@ def comparisons(ok: Row, result: recipe.Encoded) -> list[tuple[str, Any, Any]]:
         images = [[IMAGE_KINDS[image.kind], image.detail, image.path] for image in result.images]
         compared.append(("image_sources", ok["image_sources"], images))
     if (expected := ok.get("inference_options")) is not None:
-        constraint = expected["output_constraint"]
+        constraint = expected.get("output_constraint")
         compared.append(("constraint", constraint and constraint["kind"], result.constraint and result.constraint.kind))
         for key in ("max_tokens", "temperature", "top_p", "logprobs", "top_logprobs", "seed"):
-            compared.append((key, expected[key], getattr(result.sampling, key)))
+            compared.append((key, expected.get(key), getattr(result.sampling, key)))
     if (expected := ok.get("parsing_options")) is not None:
-        compared.append(("initial_stage", STAGES[expected["thinking_initial_stage"]], result.parsing.initial_stage))
+        compared.append(("initial_stage", STAGES[expected.get("thinking_initial_stage")], result.parsing.initial_stage))
         for key in ("parse_tool_calls", "starts_in_tool_calls", "parse_json_output", "stop_sequences"):
             compared.append((key, expected[key], getattr(result.parsing, key)))
+    if "choices" in ok:
+        compared.append(("choices", ok["choices"], result.choices))
     if "stream" in ok:
         compared.append(("stream", ok["stream"], result.stream))
     for prompt_tokens, context_length, limit in ok.get("resolve_max_tokens", []):

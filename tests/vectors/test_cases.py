@@ -8,14 +8,30 @@ from typing import Any
 import pytest
 
 import deepseek_recipe as recipe
-from tests.vectors import case_rows, run
+from tests.vectors import case_output, case_rows, run
 
 ROWS = {row["id"]: row for row in run.rows(Path(__file__).parent / "cases.jsonl")}
 DECODE = [id for id, row in ROWS.items() if row["kind"] == "decode"]
+ENCODE = [id for id, row in ROWS.items() if row["kind"] == "encode"]
 
 
 @pytest.mark.parametrize("id", DECODE)
 def test_decode_case(id: str) -> None:
+    assert case_rows.check(ROWS[id]) is None
+
+
+@pytest.mark.parametrize("id", [id for id in DECODE if "output" in ROWS[id]["input"]])
+def test_decode_case_by_ids(id: str) -> None:
+    """Where the marks are control tokens, ids say what the text says."""
+    given = ROWS[id]["input"]
+    case = case_output.decoding(given)
+    ids = case.tokenizer.encode(given["output"], special=True)
+    for chunks in ([ids], [[id] for id in ids]):
+        assert case.answer(chunks).visible == case.answer([given["output"]]).visible
+
+
+@pytest.mark.parametrize("id", ENCODE)
+def test_encode_case(id: str) -> None:
     assert case_rows.check(ROWS[id]) is None
 
 

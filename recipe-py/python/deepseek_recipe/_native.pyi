@@ -1,6 +1,6 @@
 """Types of the compiled half of the package. `python -m mypy.stubtest deepseek_recipe` keeps it true."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, final
 
 from typing_extensions import Buffer, disjoint_base
@@ -8,26 +8,34 @@ from typing_extensions import Buffer, disjoint_base
 __all__ = [
     "Constraint",
     "Decoder",
+    "Difference",
     "Encoded",
     "Event",
     "Image",
     "Options",
     "Parsing",
+    "Part",
     "RequestError",
     "Sampling",
+    "Span",
     "TokenIds",
     "Tokenizer",
+    "Turn",
     "__version__",
     "count_tokens",
+    "diff",
+    "diff_sequence",
     "encode",
     "encode_conversation",
     "eos_token_id",
     "error_body",
+    "explain",
 ]
 
 __version__: str
 
 _Body = bytes | str | dict[str, Any]
+_Lookup = Callable[[str], _Body | list[Any] | None]
 # What functions take is any string, checked when called, so that names may come from configuration.
 _Protocol = str
 _Version = str
@@ -44,8 +52,15 @@ class RequestError(ValueError):
     param: str | None
     body: bytes
 
-def encode(body: _Body, protocol: _Protocol, *, options: Options | None = None) -> Encoded:
+def encode(
+    body: _Body, protocol: _Protocol, *, options: Options | None = None, lookup: _Lookup | None = None
+) -> Encoded:
     """Turns a request body into token ids. `protocol` is "chat_completions", "responses" or "messages".
+
+    `lookup` finds what a Responses request goes on from, by the id of a response or of an item: a list of items (all
+    that was said up to and including the response), a response with `output` and, if kept, `input` and
+    `previous_response_id` (which is looked up in turn), one item, or None if there is nothing. What it raises comes out
+    of here as it is.
 
     Raises `RequestError` for a body that cannot be served, `TypeError` or `ValueError` for a wrong argument.
     """
@@ -56,7 +71,9 @@ def encode_conversation(conversation: _Body, *, version: _Version, options: Opti
     Raises `RequestError`.
     """
 
-def count_tokens(body: _Body, protocol: _Protocol, *, options: Options | None = None) -> int:
+def count_tokens(
+    body: _Body, protocol: _Protocol, *, options: Options | None = None, lookup: _Lookup | None = None
+) -> int:
     """Number of tokens of a request's prompt. Raises `RequestError`."""
 
 def eos_token_id(name: _Version) -> int:
@@ -64,6 +81,105 @@ def eos_token_id(name: _Version) -> int:
 
 def error_body(protocol: _Protocol, *, status: int, code: str, message: str, param: str | None = None) -> bytes:
     """The protocol's own envelope of an error that a server around the codec found."""
+
+def explain(body: _Body, protocol: _Protocol, *, options: Options | None = None) -> list[Span]:
+    """Tells which field of the request each token of its prompt comes from: spans without gaps, in order.
+
+    A token of several fields counts to the first of them. Raises `RequestError`.
+    """
+
+def diff(first: _Body, second: _Body, protocol: _Protocol, *, options: Options | None = None) -> Difference:
+    """Tells where the prompts of two requests part; `str()` of the result is a sentence. Raises `RequestError`."""
+
+def diff_sequence(requests: Sequence[_Body], protocol: _Protocol, *, options: Options | None = None) -> list[Turn]:
+    """Tells how much of each prompt of a sequence a cache of all earlier ones would have held.
+
+    Raises `RequestError`.
+    """
+
+@final
+class Span:
+    """Tokens in a row that come from one field of a request."""
+
+    @property
+    def start(self) -> int:
+        """The first token."""
+
+    @property
+    def end(self) -> int:
+        """The token after the last."""
+
+    @property
+    def path(self) -> str | None:
+        """JSON path of the field in the request body; None for the format itself."""
+
+    @property
+    def text(self) -> str:
+        """Text of the tokens. A character that several tokens share belongs to the first of them."""
+
+@final
+class Difference:
+    """Where the prompts of two requests part."""
+
+    @property
+    def shared(self) -> int:
+        """Number of tokens that both begin with."""
+
+    @property
+    def first_tokens(self) -> int: ...
+    @property
+    def second_tokens(self) -> int: ...
+    @property
+    def first_share(self) -> float:
+        """What part of the first prompt is shared, from 0 to 1."""
+
+    @property
+    def second_share(self) -> float: ...
+    @property
+    def first(self) -> Part | None:
+        """The first token of the first prompt that differs; None if the prompt ends before."""
+
+    @property
+    def second(self) -> Part | None: ...
+    @property
+    def path(self) -> str | None:
+        """The field at which the prompts part, on whichever side there is one."""
+
+@final
+class Part:
+    """The first token of a prompt that differs from another's."""
+
+    @property
+    def token_id(self) -> int: ...
+    @property
+    def path(self) -> str | None:
+        """JSON path of its field; None for the format itself."""
+
+    @property
+    def text(self) -> str:
+        """Text from the token on, as far as the field goes, shortened."""
+
+@final
+class Turn:
+    """One request of a sequence, against those before it."""
+
+    @property
+    def tokens(self) -> int: ...
+    @property
+    def shared(self) -> int:
+        """Number of tokens that a cache of all earlier prompts would have held."""
+
+    @property
+    def share(self) -> float:
+        """What part of the prompt that is, from 0 to 1."""
+
+    @property
+    def earlier(self) -> int | None:
+        """Which earlier request has the longest beginning in common with it; None for the first."""
+
+    @property
+    def difference(self) -> Difference | None:
+        """Where it parts from that request."""
 
 @final
 class Options:
@@ -73,6 +189,9 @@ class Options:
     reasoning ("fill" or "reject"), `*_web_search` of tools that only a server could run ("drop" or "reject").
     `max_tokens_bounds` are the highest `max_tokens` with thinking on and off (393216 both). `special_tokens` respells
     control tokens by name (`{"image": "<｜image｜>"}`), `tokenizers` replaces the embedded tokenizers by version.
+    `required_choice_while_thinking` says whether a call may be required of a model that thinks ("constrain": it thinks
+    freely, the answer after it is constrained; "reject": refused, as the model's own service does). `show_tool_errors`
+    shows the model `is_error` of tool results, `show_text_documents` the text of plain-text documents (both Messages).
     `history_key`, a secret of at least 16 bytes, switches token-faithful history on (`docs/history.md`).
     """
 
@@ -87,6 +206,9 @@ class Options:
         max_tokens_bounds: tuple[int, int] = ...,
         special_tokens: Mapping[str, str] | None = None,
         tokenizers: Mapping[str, Tokenizer] | None = None,
+        required_choice_while_thinking: Literal["constrain", "reject"] = "constrain",
+        show_tool_errors: bool = False,
+        show_text_documents: bool = False,
         history_key: bytes | None = None,
     ) -> Options: ...
 
@@ -112,6 +234,10 @@ class Encoded:
     def model_version(self) -> Literal["v4", "v4.1"]: ...
     @property
     def thinking(self) -> bool: ...
+    @property
+    def thinking_budget(self) -> int | None:
+        """Most tokens of reasoning, if the model thinks and the request says."""
+
     @property
     def stream(self) -> bool: ...
     @property
@@ -170,6 +296,14 @@ class Sampling:
     @property
     def top_p(self) -> float: ...
     @property
+    def top_k(self) -> int | None: ...
+    @property
+    def frequency_penalty(self) -> float: ...
+    @property
+    def presence_penalty(self) -> float: ...
+    @property
+    def logit_bias(self) -> dict[int, float]: ...
+    @property
     def seed(self) -> int | None: ...
     @property
     def logprobs(self) -> bool: ...
@@ -185,6 +319,18 @@ class Constraint:
     @property
     def text(self) -> str | None:
         """Declarations of the tools (JSON), schema of the JSON, or the regular expression."""
+
+    @property
+    def allowed_tools(self) -> list[str] | None:
+        """Names of the tools that may be called; None for all of them."""
+
+    @property
+    def single_call(self) -> bool:
+        """Whether there may be one call at most."""
+
+    @property
+    def after_thinking(self) -> bool:
+        """Whether the constraint holds only once the model has stopped thinking."""
 
 @final
 class Image:

@@ -9,9 +9,16 @@ import sys
 from pathlib import Path
 
 import deepseek_recipe as recipe
+from deepseek_recipe.commands import diff, explain
+from deepseek_recipe.commands.requests import (
+    PROTOCOLS,
+    VERSIONS,
+    add_request_arguments,
+    body_of,
+    options_of,
+    shown,
+)
 
-PROTOCOLS = ("chat_completions", "responses", "messages")
-VERSIONS = ("v4", "v4.1")
 STAGES = ("content", "reasoning_start", "reasoning_continuation", "content_continuation")
 FINISHES = ("stop", "length", "content_filter", "none")
 EVENTS: dict[type[recipe.Event], tuple[str, tuple[str, ...]]] = {
@@ -31,7 +38,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return int(parsed.run(parsed))
     except recipe.RequestError as error:
-        print(f"{parsed.command}: refused ({error.status_code} {error.code}): {error}", file=sys.stderr)
+        where = "".join(f" {note}" for note in getattr(error, "__notes__", ()))
+        print(f"{parsed.command}: refused ({error.status_code} {error.code}){where}: {error}", file=sys.stderr)
         return 1
     except (OSError, ValueError) as error:
         print(f"{parsed.command}: {error}", file=sys.stderr)
@@ -53,24 +61,13 @@ def parser() -> argparse.ArgumentParser:
     add_request_arguments(count)
     count.set_defaults(run=run_count)
 
+    explain.add_arguments(commands.add_parser("explain", help="print which field each token of a request comes from"))
+    diff.add_arguments(commands.add_parser("diff", help="print where two requests part, or what a sequence shares"))
+
     decode = commands.add_parser("decode", help="print what a model's output means")
     add_output_arguments(decode)
     decode.set_defaults(run=run_decode)
     return top
-
-
-def add_request_arguments(command: argparse.ArgumentParser) -> None:
-    """The arguments of commands that read a request."""
-    command.add_argument("file", nargs="?", default="-", help="request body as JSON; standard input if left out or -")
-    command.add_argument("--protocol", choices=PROTOCOLS, default="chat_completions")
-    command.add_argument(
-        "--model",
-        action="append",
-        default=[],
-        metavar="NAME=VERSION",
-        help=f"a model name and the version of its prompt ({' or '.join(VERSIONS)}); may be repeated",
-    )
-    command.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def add_output_arguments(command: argparse.ArgumentParser) -> None:
@@ -93,16 +90,7 @@ def add_output_arguments(command: argparse.ArgumentParser) -> None:
 
 def encoded(parsed: argparse.Namespace) -> recipe.Encoded:
     """The request that the command line names, encoded."""
-    body = sys.stdin.buffer.read() if parsed.file == "-" else Path(parsed.file).read_bytes()
-    if not parsed.model:
-        return recipe.encode(body, parsed.protocol)
-    models = {}
-    for given in parsed.model:
-        name, separator, version = given.rpartition("=")
-        if not separator or version not in VERSIONS:
-            raise ValueError(f"--model takes NAME=VERSION with VERSION one of {', '.join(VERSIONS)}, not {given!r}")
-        models[name] = version
-    return recipe.encode(body, parsed.protocol, options=recipe.Options(models=models))
+    return recipe.encode(body_of(parsed.file), parsed.protocol, options=options_of(parsed))
 
 
 def run_encode(parsed: argparse.Namespace) -> int:
@@ -226,11 +214,6 @@ def answer_lines(events: list[recipe.Event]) -> list[str]:
                 at = [] if stop_sequence is None else ["at", shown(stop_sequence)]
                 lines.append(["finish", reason, *at])
     return [" ".join(line if line[0] in ("call", "finish") else [line[0], shown(line[1])]) for line in lines]
-
-
-def shown(text: str) -> str:
-    """A text as a JSON string."""
-    return json.dumps(text, ensure_ascii=False)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ use std::borrow::Cow;
 pub use compact::{write_compact, write_string};
 pub use parse::{MAX_DEPTH, parse};
 pub use pretty::write_pretty;
+pub(crate) use python::write_python_watched;
 pub use python::{FloatStyle, write_python, write_rewritten};
 
 /// A JSON value. Strings without escapes borrow from the text they were read from.

@@ -23,15 +23,27 @@ struct Layout {
 
 /// Appends `value` as the prompts print JSON.
 pub fn write_python(value: &Value<'_>, style: FloatStyle, out: &mut String) {
-    write(value, Layout { style, comma: ", ", colon: ": " }, out);
+    write_python_watched(value, style, out, &mut |_, _| {});
+}
+
+/// Appends `value` as the prompts print JSON, and tells `watch` after each piece how long the text is now and what the
+/// piece was printed from. What has no text of its own (`true`, a bracket, a comma) counts to the key of the value that it
+/// is part of.
+pub(crate) fn write_python_watched(
+    value: &Value<'_>,
+    style: FloatStyle,
+    out: &mut String,
+    watch: &mut impl FnMut(usize, &str),
+) {
+    write(value, "", Layout { style, comma: ", ", colon: ": " }, out, watch);
 }
 
 /// Appends `value` without white space, but with numbers by value: JSON that was read and written again.
 pub fn write_rewritten(value: &Value<'_>, out: &mut String) {
-    write(value, Layout { style: FloatStyle::V4, comma: ",", colon: ":" }, out);
+    write(value, "", Layout { style: FloatStyle::V4, comma: ",", colon: ":" }, out, &mut |_, _| {});
 }
 
-fn write(value: &Value<'_>, layout: Layout, out: &mut String) {
+fn write(value: &Value<'_>, key: &str, layout: Layout, out: &mut String, watch: &mut impl FnMut(usize, &str)) {
     match value {
         Value::Null => out.push_str("null"),
         Value::Bool(true) => out.push_str("true"),
@@ -44,23 +56,32 @@ fn write(value: &Value<'_>, layout: Layout, out: &mut String) {
                 if index > 0 {
                     out.push_str(layout.comma);
                 }
-                write(item, layout, out);
+                watch(out.len(), key);
+                write(item, key, layout, out, watch);
             }
             out.push(']');
         }
         Value::Object(object) => {
             out.push('{');
-            for (index, (key, member)) in object.iter().enumerate() {
+            for (index, (name, member)) in object.iter().enumerate() {
                 if index > 0 {
                     out.push_str(layout.comma);
                 }
-                write_string(key, out);
+                watch(out.len(), key);
+                write_string(name, out);
+                watch(out.len(), name);
                 out.push_str(layout.colon);
-                write(member, layout, out);
+                write(member, name, layout, out, watch);
             }
             out.push('}');
         }
     }
+    let source = match value {
+        Value::String(text) => text,
+        Value::Number(number) => number.literal(),
+        _ => key,
+    };
+    watch(out.len(), source);
 }
 
 fn write_number(number: &Number<'_>, style: FloatStyle, out: &mut String) {

@@ -5,13 +5,11 @@
 //! tags), `markup` (tags), `calls` and `values` (calls and their arguments), `region` (markup that may still turn out to be
 //! text), `thinking`, `finish`. Knows nothing of tokens. Constant amortised cost per byte.
 
-use std::collections::HashSet;
-
 use super::calls::Invoke;
 use super::fence::FenceTracker;
 use super::json_mode::JsonMode;
 use super::lexer::{Broken, Mark};
-use super::options::{InitialStage, ParsingOptions, QuotedCalls};
+use super::options::{InitialStage, ParsingOptions, QuotedCalls, Settings};
 use super::prose::Prose;
 use super::region::Region;
 use super::run::Run;
@@ -67,19 +65,6 @@ pub(super) enum Handled {
     Again,
 }
 
-/// What the request says of the answer.
-#[derive(Debug)]
-pub(super) struct Settings {
-    pub(super) tools: bool,
-    declared: Option<HashSet<String>>,
-}
-
-impl Settings {
-    pub(super) fn declares(&self, name: &str) -> bool {
-        self.declared.as_ref().is_none_or(|declared| declared.contains(name))
-    }
-}
-
 /// The state of one answer.
 #[derive(Debug)]
 pub(super) struct Machine {
@@ -117,8 +102,6 @@ pub(super) struct Machine {
 impl Machine {
     pub(super) fn new(options: ParsingOptions) -> Self {
         let starts_in_calls = options.starts_in_tool_calls;
-        let declared: Option<HashSet<_>> = options.declared_tools.map(|names| names.into_iter().collect());
-        let tools = options.parse_tool_calls && declared.as_ref().is_none_or(|declared| !declared.is_empty());
         let (stage, lead) = match options.initial_stage {
             _ if starts_in_calls => (Stage::Content, true),
             InitialStage::Content => (Stage::Content, true),
@@ -129,7 +112,7 @@ impl Machine {
         let continued = options.initial_stage == InitialStage::ContentContinuation;
         let is_plain = options.quoted_calls == QuotedCalls::AreCalls || options.parse_json_output;
         Self {
-            settings: Settings { tools: tools || starts_in_calls, declared },
+            settings: Settings::new(&options),
             stage,
             lead,
             block: if starts_in_calls { Block::Proper } else { Block::None },

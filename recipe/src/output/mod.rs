@@ -19,6 +19,7 @@ mod markup;
 mod matcher;
 mod options;
 mod parser;
+mod piece;
 mod prose;
 mod region;
 mod run;
@@ -30,4 +31,5 @@ mod tokens;
 mod values;
 
 pub use options::{InitialStage, ParsingOptions, QuotedCalls};
-pub use parser::{OutputParser, OutputPiece, OutputSpecial};
+pub use parser::OutputParser;
+pub use piece::{OutputPiece, OutputSpecial};

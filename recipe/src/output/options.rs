@@ -1,5 +1,7 @@
 //! What the parser must know of the request to read the answer.
 
+use std::collections::HashSet;
+
 /// How an answer is to be read. Made by `encode`, or by hand for a bare decoder.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ParsingOptions {
@@ -43,4 +45,25 @@ pub enum QuotedCalls {
     AreText,
     /// Calls, as anywhere else.
     AreCalls,
+}
+
+/// What the request says of calls.
+#[derive(Debug)]
+pub(super) struct Settings {
+    /// Whether markup may be calls.
+    pub(super) tools: bool,
+    declared: Option<HashSet<String>>,
+}
+
+impl Settings {
+    pub(super) fn new(options: &ParsingOptions) -> Self {
+        let declared: Option<HashSet<_>> = options.declared_tools.as_ref().map(|names| names.iter().cloned().collect());
+        let tools = options.parse_tool_calls && declared.as_ref().is_none_or(|declared| !declared.is_empty());
+        Self { tools: tools || options.starts_in_tool_calls, declared }
+    }
+
+    /// Whether the tool may be called outside of a block.
+    pub(super) fn declares(&self, name: &str) -> bool {
+        self.declared.as_ref().is_none_or(|declared| declared.contains(name))
+    }
 }

@@ -6,6 +6,7 @@
 use super::lexer::{Broken, Class, Lexer, Mark};
 use super::machine::{Handled, Machine, Stage};
 use super::options::ParsingOptions;
+use super::piece::{OutputPiece, OutputSpecial};
 use super::run::Run;
 use super::sink::Step;
 use super::tokens::Tokens;
@@ -13,30 +14,6 @@ use super::tokens::Tokens;
 use crate::event::{BackendFinish, Delta, Event, TokenCounts, TokenLogprob};
 use crate::special::Spellings;
 use crate::tokenizer::Utf8Hold;
-
-/// A token of the output, as far as the parser cares.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OutputPiece<'a> {
-    /// An ordinary token's bytes, which may begin or end inside a character.
-    Bytes(&'a [u8]),
-    /// An added token and its spelling.
-    Special(OutputSpecial, &'a str),
-}
-
-/// What an added token is to the parser.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OutputSpecial {
-    /// The start of thinking.
-    ThinkingStart,
-    /// The end of thinking.
-    ThinkingEnd,
-    /// The mark inside tool markup.
-    Dsml,
-    /// A token that is never shown: the end of a turn, roles, padding.
-    Hidden,
-    /// A token that is content and shown by its spelling: grounding marks.
-    Visible,
-}
 
 /// Reads one answer.
 #[derive(Debug)]

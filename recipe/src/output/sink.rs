@@ -54,6 +54,7 @@ impl Machine {
         if self.is_finished {
             return;
         }
+        self.restart_gate();
         if let Some(json) = &mut self.json {
             let prose = json.release_prose();
             append_text(&mut self.steps, prose);

@@ -5,12 +5,16 @@
 
 mod arguments;
 mod tools;
+mod trace;
 mod v4;
 mod v41;
 
 use crate::conversation::{AssistantMessage, Content, Conversation, ImageSource, Part};
+use crate::json::{Value, write_python, write_python_watched};
 use crate::model::Version;
 use crate::special::{Special, Spellings};
+
+pub(crate) use trace::{Address, Scope, Setting, Trace};
 
 /// A prompt: text with control tokens at known places.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -88,22 +92,42 @@ pub(crate) struct Turn<'a> {
 
 /// Writes the prompt of `conversation` in the grammar of `version`.
 pub fn render<'a>(conversation: &Conversation<'a>, version: Version, spellings: &Spellings) -> Prompt<'a> {
-    render_with_turns(conversation, version, spellings).0
+    write(conversation, version, spellings, None).prompt
 }
 
-/// Writes the prompt, and tells which turns of it have records.
+/// Writes the prompt as [`render`] does, and tells which turns of it have records.
 pub(crate) fn render_with_turns<'a>(
     conversation: &Conversation<'a>,
     version: Version,
     spellings: &Spellings,
 ) -> (Prompt<'a>, Vec<Turn<'a>>) {
+    let writer = write(conversation, version, spellings, None);
+    (writer.prompt, writer.turns)
+}
+
+/// Does so too, and notes where each stretch of it came from.
+pub(crate) fn render_traced<'a>(
+    conversation: &Conversation<'a>,
+    version: Version,
+    spellings: &Spellings,
+) -> (Prompt<'a>, Vec<Turn<'a>>, Trace) {
+    let writer = write(conversation, version, spellings, Some(Trace::new()));
+    (writer.prompt, writer.turns, writer.trace.unwrap_or_else(Trace::new))
+}
+
+fn write<'s, 'a>(
+    conversation: &Conversation<'a>,
+    version: Version,
+    spellings: &'s Spellings,
+    trace: Option<Trace>,
+) -> Writer<'s, 'a> {
     let grounding = Special::GROUNDING.map(|special| (special, spellings.of(special)));
-    let mut writer = Writer { prompt: Prompt::default(), turns: Vec::new(), spellings, grounding, version };
+    let mut writer = Writer { prompt: Prompt::default(), turns: Vec::new(), spellings, grounding, version, trace };
     match version {
         Version::V4 => v4::write(conversation, &mut writer),
         Version::V41 => v41::write(conversation, &mut writer),
     }
-    (writer.prompt, writer.turns)
+    writer
 }
 
 /// Appends to a prompt. Its methods are the only way to place a control token.
@@ -113,19 +137,53 @@ struct Writer<'s, 'a> {
     spellings: &'s Spellings,
     grounding: [(Special, &'s str); 8],
     version: Version,
+    /// Only where somebody asked for it: all that a prompt costs without is a look whether there is one.
+    trace: Option<Trace>,
 }
 
 impl<'a> Writer<'_, 'a> {
     /// Appends text that can never become a control token.
     fn text(&mut self, text: &str) {
         self.prompt.text.push_str(text);
+        self.note(text);
+    }
+
+    /// Appends a JSON value.
+    fn json(&mut self, value: &Value<'_>) {
+        let (style, out) = (self.version.float_style(), &mut self.prompt.text);
+        match &mut self.trace {
+            None => write_python(value, style, out),
+            Some(trace) => write_python_watched(value, style, out, &mut |end, source| trace.note(end, source)),
+        }
+    }
+
+    /// Notes what the latest text was copied from.
+    fn note(&mut self, source: &str) {
+        if let Some(trace) = &mut self.trace {
+            trace.note(self.prompt.text.len(), source);
+        }
+    }
+
+    /// Writes on behalf of something.
+    fn within(&mut self, scope: impl FnOnce() -> Scope, write: impl FnOnce(&mut Self)) {
+        let outer = self.trace.as_mut().map(|trace| trace.enter(scope()));
+        write(self);
+        if let (Some(trace), Some(outer)) = (&mut self.trace, outer) {
+            trace.leave(outer);
+        }
     }
 
     /// Appends a control token.
     fn special(&mut self, special: Special) {
+        self.special_from(special, "");
+    }
+
+    /// Appends a control token that `source` spells.
+    fn special_from(&mut self, special: Special, source: &str) {
         let start = self.prompt.text.len();
         self.prompt.text.push_str(self.spellings.of(special));
         self.prompt.specials.push(SpecialSpan { start, end: self.prompt.text.len(), special });
+        self.note(source);
     }
 
     /// Opens a past turn of the model.
@@ -156,11 +214,22 @@ impl<'a> Writer<'_, 'a> {
 
     /// Appends text and images.
     fn content(&mut self, content: &Content<'a>) {
+        self.within(|| Scope::content(content, None), |writer| writer.parts(content));
+    }
+
+    /// Appends the result of a call.
+    fn result(&mut self, call_id: Option<&str>, content: &Content<'a>) {
+        self.text("<tool_result>");
+        self.within(|| Scope::content(content, call_id), |writer| writer.parts(content));
+        self.text("</tool_result>");
+    }
+
+    fn parts(&mut self, content: &Content<'a>) {
         for part in &content.0 {
             match part {
                 Part::Text(text) => self.text(text),
                 Part::Image(source) => {
-                    self.special(Special::Image);
+                    self.within(|| Scope::image(source), |writer| writer.special(Special::Image));
                     self.prompt.images.push(source.clone());
                 }
                 Part::UnplacedImage(source) => self.prompt.images.push(source.clone()),
@@ -181,7 +250,7 @@ impl<'a> Writer<'_, 'a> {
                 continue;
             };
             self.text(&text[done..position]);
-            self.special(*special);
+            self.special_from(*special, &text[position..position + mark.len()]);
             position += mark.len();
             done = position;
         }
@@ -190,17 +259,21 @@ impl<'a> Writer<'_, 'a> {
 
     /// Appends content of the model.
     fn model_content(&mut self, content: &Content<'a>) {
-        for part in &content.0 {
-            match part {
-                Part::Text(text) => self.model_text(text),
-                Part::Image(_) | Part::UnplacedImage(_) => self.content(&Content(vec![part.clone()])),
+        let write = |writer: &mut Self| {
+            for part in &content.0 {
+                match part {
+                    Part::Text(text) => writer.model_text(text),
+                    Part::Image(_) | Part::UnplacedImage(_) => writer.parts(&Content(vec![part.clone()])),
+                }
             }
-        }
+        };
+        self.within(|| Scope::content(content, None), write);
     }
 
     /// Opens the turn that the model is to write.
     fn generation_prompt(&mut self, conversation: &Conversation<'_>) {
         self.special(Special::Assistant);
-        self.special(if conversation.thinking { Special::ThinkingStart } else { Special::ThinkingEnd });
+        let mark = if conversation.thinking { Special::ThinkingStart } else { Special::ThinkingEnd };
+        self.within(|| Scope::Setting(Setting::Thinking), |writer| writer.special(mark));
     }
 }

@@ -1,10 +1,10 @@
 //! The parts of a prompt that both versions share but for a few words: tool schemas, call blocks, response formats.
 
 use crate::conversation::{Conversation, ResponseFormat, Tool, ToolCall};
-use crate::json::{write_python, write_string};
+use crate::json::Value;
 use crate::special::Special;
 
-use super::Writer;
+use super::{Scope, Setting, Writer};
 
 /// The words of the tool markup, and what else the shared blocks differ in.
 pub(super) struct Words {
@@ -40,9 +40,12 @@ impl<'a> Writer<'_, 'a> {
             .replace("{block}", words.block)
             .replace("{invoke}", words.invoke)
             .replace("{parameter}", words.parameter);
-        self.template(&header);
-        self.schemas(conversation.tools.iter().filter(|tool| !tool.deferred));
-        self.text(FOOTER);
+        let write = |writer: &mut Self| {
+            writer.template(&header);
+            writer.schemas(conversation.tools.iter().filter(|tool| !tool.deferred));
+            writer.text(FOOTER);
+        };
+        self.within(|| Scope::Setting(Setting::Tools), write);
     }
 
     /// One JSON line per tool.
@@ -51,27 +54,30 @@ impl<'a> Writer<'_, 'a> {
         'a: 't,
     {
         for (index, tool) in tools.enumerate() {
-            let out = &mut self.prompt.text;
-            out.push_str(if index > 0 { "\n{\"name\": " } else { "{\"name\": " });
-            write_string(&tool.name, out);
-            out.push_str(", \"description\": ");
-            write_string(tool.description.as_deref().unwrap_or_default(), out);
-            out.push_str(", \"parameters\": ");
-            write_python(&tool.parameters, self.version.float_style(), out);
-            out.push('}');
+            let write = |writer: &mut Self| {
+                writer.text(if index > 0 { "\n{\"name\": " } else { "{\"name\": " });
+                writer.json(&Value::from(tool.name.as_ref()));
+                writer.text(", \"description\": ");
+                writer.json(&Value::from(tool.description.as_deref().unwrap_or_default()));
+                writer.text(", \"parameters\": ");
+                writer.json(&tool.parameters);
+                writer.text("}");
+            };
+            self.within(|| Scope::tool(tool), write);
         }
     }
 
     /// Says what form the answer must have, if it must have one.
     pub(super) fn format_block(&mut self, format: &ResponseFormat<'_>, words: &Words) {
-        match format {
-            ResponseFormat::JsonObject => self.text(words.json_object),
+        let write = |writer: &mut Self| match format {
+            ResponseFormat::JsonObject => writer.text(words.json_object),
             ResponseFormat::JsonSchema(schema) => {
-                self.text(SCHEMA_HEADER);
-                write_python(schema, self.version.float_style(), &mut self.prompt.text);
+                writer.text(SCHEMA_HEADER);
+                writer.json(schema);
             }
             ResponseFormat::Text | ResponseFormat::Regex(_) => {}
-        }
+        };
+        self.within(|| Scope::Setting(Setting::ResponseFormat), write);
     }
 
     /// The calls of a turn, in the order given.
@@ -88,9 +94,9 @@ impl<'a> Writer<'_, 'a> {
             self.special(Special::Dsml);
             self.text(words.invoke);
             self.text(" name=\"");
-            self.text(&call.name);
+            self.within(|| Scope::call_name(call), |writer| writer.text(&call.name));
             self.text("\">\n");
-            if !self.arguments(&call.arguments, words) {
+            if !self.arguments(call, words) {
                 self.text(words.no_arguments);
             }
             self.close(words.invoke);

@@ -10,8 +10,8 @@ use crate::conversation::{
 };
 use crate::special::Special;
 
-use super::Writer;
 use super::tools::Words;
+use super::{Scope, Setting, Writer};
 
 const WORDS: Words = Words {
     block: "tool_calls",
@@ -35,11 +35,12 @@ const MAX_EFFORT: &str = "Reasoning Effort: Beyond maximum — exhaustive, relen
 pub(super) fn write<'a>(conversation: &Conversation<'a>, writer: &mut Writer<'_, 'a>) {
     writer.special(Special::Bos);
     if conversation.thinking {
-        writer.text(match conversation.effort {
+        let effort = match conversation.effort {
             Some(Effort::Low) => "",
             None | Some(Effort::High | Effort::ExtraHigh) => HIGH_EFFORT,
             Some(Effort::Max) => MAX_EFFORT,
-        });
+        };
+        writer.within(|| Scope::Setting(Setting::Effort), |writer| writer.text(effort));
     }
     system_texts(conversation, writer);
     writer.tools_block(conversation, &WORDS);
@@ -50,7 +51,7 @@ pub(super) fn write<'a>(conversation: &Conversation<'a>, writer: &mut Writer<'_,
         writer.generation_prompt(conversation);
     }
     if conversation.tool_choice == ToolChoice::Required && conversation.uses_tools() {
-        writer.open_block(&WORDS);
+        writer.within(|| Scope::Setting(Setting::ToolChoice), |writer| writer.open_block(&WORDS));
     }
 }
 
@@ -81,15 +82,13 @@ fn turns<'a>(conversation: &Conversation<'a>, writer: &mut Writer<'_, 'a>) {
                 }
                 writer.content(content);
             }
-            Message::Tool { content, .. } => {
+            Message::Tool { call_id, content } => {
                 if matches!(previous, Some(Message::Tool { .. })) {
                     writer.text(JOINER);
                 } else {
                     writer.special(Special::User);
                 }
-                writer.text("<tool_result>");
-                writer.content(content);
-                writer.text("</tool_result>");
+                writer.result(call_id.as_deref(), content);
             }
             Message::LatestReminder { content } => {
                 writer.special(Special::LatestReminder);
@@ -174,7 +173,7 @@ fn thinking(turn: &AssistantMessage<'_>, conversation: &Conversation<'_>, writer
     let reasoning = turn.reasoning.as_deref().filter(|_| keep);
     if let Some(reasoning) = reasoning {
         writer.special(Special::ThinkingStart);
-        writer.model_text(reasoning);
+        writer.within(|| Scope::reasoning(turn), |writer| writer.model_text(reasoning));
     }
     if !(conversation.thinking && turn.leaves_thinking_open()) {
         writer.special(Special::ThinkingEnd);

@@ -10,8 +10,8 @@ use crate::conversation::{
 };
 use crate::special::Special;
 
-use super::Writer;
 use super::tools::Words;
+use super::{Scope, Setting, Writer};
 
 const WORDS: Words = Words {
     block: " calls",
@@ -30,7 +30,7 @@ pub(super) fn write<'a>(conversation: &Conversation<'a>, writer: &mut Writer<'_,
         writer.generation_prompt(conversation);
     }
     if conversation.tool_choice == ToolChoice::Required && conversation.uses_tools() {
-        writer.open_block(&WORDS);
+        writer.within(|| Scope::Setting(Setting::ToolChoice), |writer| writer.open_block(&WORDS));
     }
 }
 
@@ -52,9 +52,10 @@ fn opening<'a>(conversation: &Conversation<'a>, writer: &mut Writer<'_, 'a>) {
             None | Some(Effort::High | Effort::ExtraHigh) => 75,
             Some(Effort::Max) => 100,
         };
-        writer.text(&format!(
+        let effort = format!(
             "Reasoning Effort: {effort} (range 1-100, the higher the value, the more thorough the reasoning)\n\n"
-        ));
+        );
+        writer.within(|| Scope::Setting(Setting::Effort), |writer| writer.text(&effort));
     }
     if let Some((content, _)) = first {
         writer.content(content);
@@ -119,17 +120,17 @@ fn places_of_calls<'m>(turn: &'m AssistantMessage<'_>) -> HashMap<&'m str, usize
 /// Writes a run of user messages and results. Results with an id fill the places of such results in the order of the
 /// calls they answer; everything else keeps its place.
 fn user_turn<'a>(run: &[Message<'a>], call_places: &HashMap<&str, usize>, writer: &mut Writer<'_, 'a>) {
-    let mut results: Vec<(usize, &Content<'a>)> = run
+    let mut results: Vec<(usize, &str, &Content<'a>)> = run
         .iter()
         .filter_map(|message| match message {
             Message::Tool { call_id: Some(id), content } => {
-                Some((call_places.get(id.as_ref()).copied().unwrap_or(0), content))
+                Some((call_places.get(id.as_ref()).copied().unwrap_or(0), id.as_ref(), content))
             }
             _ => None,
         })
         .collect();
-    results.sort_by_key(|(order, _)| *order);
-    let mut results = results.into_iter().map(|(_, content)| content);
+    results.sort_by_key(|(order, ..)| *order);
+    let mut results = results.into_iter().map(|(_, id, content)| (id, content));
     writer.special(Special::User);
     for (index, message) in run.iter().enumerate() {
         if index > 0 {
@@ -137,19 +138,13 @@ fn user_turn<'a>(run: &[Message<'a>], call_places: &HashMap<&str, usize>, writer
         }
         match message {
             Message::Tool { call_id: Some(_), .. } => {
-                results.by_ref().take(1).for_each(|content| tool_result(content, writer));
+                results.by_ref().take(1).for_each(|(id, content)| writer.result(Some(id), content));
             }
-            Message::Tool { call_id: None, content } => tool_result(content, writer),
+            Message::Tool { call_id: None, content } => writer.result(None, content),
             Message::User { content } => writer.content(content),
             Message::System { .. } | Message::Assistant(_) | Message::LatestReminder { .. } => {}
         }
     }
-}
-
-fn tool_result<'a>(content: &Content<'a>, writer: &mut Writer<'_, 'a>) {
-    writer.text("<tool_result>");
-    writer.content(content);
-    writer.text("</tool_result>");
 }
 
 fn assistant<'a>(turn: &AssistantMessage<'a>, conversation: &Conversation<'a>, writer: &mut Writer<'_, 'a>) {
@@ -157,7 +152,8 @@ fn assistant<'a>(turn: &AssistantMessage<'a>, conversation: &Conversation<'a>, w
     let keep = conversation.thinking && (turn.prefix || conversation.uses_tools());
     if keep {
         writer.special(Special::ThinkingStart);
-        writer.model_text(turn.reasoning.as_deref().unwrap_or_default());
+        let reasoning = turn.reasoning.as_deref().unwrap_or_default();
+        writer.within(|| Scope::reasoning(turn), |writer| writer.model_text(reasoning));
     }
     if !(keep && turn.leaves_thinking_open() && turn.calls.is_empty()) {
         writer.special(Special::ThinkingEnd);

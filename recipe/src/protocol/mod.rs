@@ -13,9 +13,11 @@ use crate::error::Error;
 use crate::json::Value;
 
 pub use answer::{AnswerConfig, AnswerWriter, Block, Call, Fold, Usage};
-pub use request::{Prepared, ReadOptions, ServerTools};
+pub(crate) use request::Stored;
+pub use request::{Lookup, Prepared, ReadOptions, ServerTools};
 pub use shared::sampling::{RequestedSampling, Sampling};
 pub use shared::thinking::MissingReasoning;
+pub use shared::tools::{CallRules, RequiredWhileThinking};
 
 /// A wire protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -46,11 +48,24 @@ impl Protocol {
         Protocol::ALL.into_iter().find(|protocol| protocol.name() == name)
     }
 
+    /// Finds what a request goes on from.
+    pub(crate) fn find_stored(self, body: &Value<'_>, lookup: Option<&dyn Lookup>) -> Result<Stored, Error> {
+        match self {
+            Protocol::Responses => responses::find_stored(body, lookup),
+            Protocol::ChatCompletions | Protocol::Messages => Ok(Stored::default()),
+        }
+    }
+
     /// Reads and checks a request body.
-    pub(crate) fn read<'v>(self, body: &'v Value<'v>, options: &ReadOptions) -> Result<Prepared<'v>, Error> {
+    pub(crate) fn read<'v>(
+        self,
+        body: &'v Value<'v>,
+        stored: &'v Stored,
+        options: &ReadOptions,
+    ) -> Result<Prepared<'v>, Error> {
         match self {
             Protocol::ChatCompletions => chat_completions::read(body, options),
-            Protocol::Responses => responses::read(body, options),
+            Protocol::Responses => responses::read(body, stored, options),
             Protocol::Messages => messages::read(body, options),
         }
     }

@@ -1,5 +1,7 @@
 //! What every request protocol reads its body into, besides the conversation itself.
 
+use std::collections::HashMap;
+
 use crate::conversation::Conversation;
 use crate::error::{Error, ErrorCode};
 use crate::json::Value;
@@ -8,6 +10,7 @@ use crate::wire::Node;
 
 use super::shared::sampling::RequestedSampling;
 use super::shared::thinking::MissingReasoning;
+use super::shared::tools::{CallRules, RequiredWhileThinking};
 
 /// A request, understood and checked.
 #[derive(Debug, Clone)]
@@ -26,6 +29,10 @@ pub struct Prepared<'v> {
     pub choices: u8,
     /// Sampling settings.
     pub sampling: RequestedSampling,
+    /// What the answer's calls are held to, whatever the prompt shows.
+    pub calls: CallRules,
+    /// Most tokens of reasoning.
+    pub thinking_budget: Option<u64>,
     /// Texts that end the answer.
     pub stop_sequences: Vec<String>,
     /// What was left out of the request, for the operator to see.
@@ -36,6 +43,28 @@ pub struct Prepared<'v> {
     pub namespace_tools: Vec<(String, String, String)>,
     /// Settings that the answer repeats, as members of the response object.
     pub echo: Option<Value<'static>>,
+}
+
+impl<'v> Prepared<'v> {
+    /// A request that says nothing but its conversation.
+    pub(crate) fn new(model: &'v str, version: Version, conversation: Conversation<'v>) -> Self {
+        Self {
+            model,
+            version,
+            conversation,
+            stream: false,
+            include_usage: None,
+            choices: 1,
+            sampling: RequestedSampling::default(),
+            calls: CallRules::default(),
+            thinking_budget: None,
+            stop_sequences: Vec::new(),
+            warnings: Vec::new(),
+            custom_tools: Vec::new(),
+            namespace_tools: Vec::new(),
+            echo: None,
+        }
+    }
 }
 
 /// What a reader of requests must know besides the body.
@@ -53,6 +82,36 @@ pub struct ReadOptions {
     pub messages_web_search: ServerTools,
     /// Highest `max_tokens` with thinking on, and off.
     pub max_tokens_bounds: (u32, u32),
+    /// What is done about a call that is required of a model that thinks.
+    pub required_choice_while_thinking: RequiredWhileThinking,
+    /// Whether the model is told that a tool failed (Messages).
+    pub show_tool_errors: bool,
+    /// Whether the model reads documents in plain text (Messages).
+    pub show_text_documents: bool,
+}
+
+/// What a request may go on from: responses and items that the caller keeps.
+pub trait Lookup {
+    /// What is kept under `id`: a list of items, a whole response, or a single item; `None` if nothing is.
+    ///
+    /// A list is all that was said up to and including the response. A response is an object with `output`; `input` adds
+    /// what it answered, and `previous_response_id` names the response before it, which is looked up in turn.
+    fn find(&self, id: &str) -> Result<Option<Value<'static>>, Error>;
+}
+
+impl<F: Fn(&str) -> Result<Option<Value<'static>>, Error>> Lookup for F {
+    fn find(&self, id: &str) -> Result<Option<Value<'static>>, Error> {
+        self(id)
+    }
+}
+
+/// What a request goes on from, found.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Stored {
+    /// Items that come before the request's own.
+    pub(crate) earlier: Vec<Value<'static>>,
+    /// Items that the request refers to by an id.
+    pub(crate) referenced: HashMap<String, Vec<Value<'static>>>,
 }
 
 /// What is done about tools that only a server could run.

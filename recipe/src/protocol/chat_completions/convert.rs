@@ -7,16 +7,17 @@ use crate::error::{Error, ErrorCode};
 use crate::json::Value;
 use crate::protocol::request::{Prepared, ReadOptions};
 use crate::protocol::shared::content::TextOr;
-use crate::protocol::shared::sampling::{RequestedSampling, check_range, check_stop};
-use crate::protocol::shared::tools::{Choice, Declaration};
+use crate::protocol::shared::sampling::{RequestedSampling, check_logit_bias, check_range, check_stop};
+use crate::protocol::shared::tools::{CallRules, Choice, Declaration};
 use crate::protocol::shared::{schema, thinking, tools};
 use crate::wire::{Node, Path, Wire};
 
+use super::choice::ChatToolChoice;
 use super::messages;
-use super::request::{self as wire, ChatMessage, ChatRequest, ChatToolChoice};
+use super::request::{self as wire, ChatMessage, ChatRequest};
 
 /// Most answers to one request.
-const MOST_CHOICES: u8 = 1;
+const MOST_CHOICES: u8 = 8;
 /// Most alternatives to a token.
 const MOST_LOGPROBS: u8 = 20;
 
@@ -38,30 +39,46 @@ pub(crate) fn read<'v>(body: &'v Value<'v>, options: &ReadOptions) -> Result<Pre
     )?;
     check_prefix(&request)?;
     conversation.response_format = response_format(&request, node, &conversation)?;
-    let choice = match &request.tool_choice {
-        None | Some(ChatToolChoice::Auto) => Choice::Auto,
-        Some(ChatToolChoice::None) => Choice::None,
-        Some(ChatToolChoice::Required) => Choice::Required,
-        Some(ChatToolChoice::Named(named)) => Choice::Named(named.function.name),
-    };
+    let choice = request.tool_choice.as_ref().map_or(Choice::Auto, ChatToolChoice::choice);
     conversation.tools = declared_tools(&request, choice)?;
-    tools::apply_choice(&mut conversation, choice, &Path::Key(&Path::Root, "tool_choice"))?;
+    let calls = call_rules(&request, &mut conversation, options)?;
     let path = Path::Key(&Path::Root, "tools");
     tools::check_strict_mix(&conversation.tools, request.response_format.is_some(), &path)?;
     Ok(Prepared {
-        model: request.model,
-        version,
         stream: request.stream.unwrap_or(false),
         include_usage: include_usage(&request)?,
-        choices: check_range(node, "n", request.n, |n| (1..=MOST_CHOICES).contains(&n), "1")?.unwrap_or(1),
+        choices: check_range(node, "n", request.n, |n| (1..=MOST_CHOICES).contains(&n), "from 1 to 8")?.unwrap_or(1),
         sampling: sampling(&request, node, options.max_tokens_bound(thinking))?,
+        calls,
+        thinking_budget: thinking::budget(request.thinking.as_ref(), request.max_thinking_tokens),
         stop_sequences: stop_sequences(&request)?,
-        warnings: Vec::new(),
-        custom_tools: Vec::new(),
-        namespace_tools: Vec::new(),
-        echo: None,
-        conversation,
+        warnings: warnings(&request),
+        ..Prepared::new(request.model, version, conversation)
     })
+}
+
+/// Applies the tool choice.
+fn call_rules(
+    request: &ChatRequest<'_>,
+    conversation: &mut Conversation<'_>,
+    options: &ReadOptions,
+) -> Result<CallRules, Error> {
+    let path = Path::Key(&Path::Root, "tool_choice");
+    let choice = request.tool_choice.as_ref().map_or(Choice::Auto, ChatToolChoice::choice);
+    let mut rules = tools::apply_choice(conversation, choice, options.required_choice_while_thinking, &path)?;
+    if let Some(allowed) = request.tool_choice.as_ref().and_then(|choice| choice.allowed(&path)) {
+        tools::allow(&mut rules, conversation, &allowed)?;
+    }
+    rules.single = request.parallel_tool_calls == Some(false);
+    Ok(rules)
+}
+
+/// What is accepted and has no effect, though the client may expect one.
+fn warnings(request: &ChatRequest<'_>) -> Vec<String> {
+    let ignored = request.chat_template_kwargs.map(|_| {
+        "chat_template_kwargs: has no effect; thinking and reasoning_effort set how the model thinks".to_owned()
+    });
+    ignored.into_iter().collect()
 }
 
 fn include_usage(request: &ChatRequest<'_>) -> Result<Option<bool>, Error> {
@@ -85,23 +102,23 @@ fn stop_sequences(request: &ChatRequest<'_>) -> Result<Vec<String>, Error> {
 }
 
 fn sampling(request: &ChatRequest<'_>, node: Node<'_, '_>, bound: u32) -> Result<RequestedSampling, Error> {
-    for (field, value) in
-        [("presence_penalty", request.presence_penalty), ("frequency_penalty", request.frequency_penalty)]
-    {
-        check_range(node, field, value, |value| (-2.0..=2.0).contains(&value), "from -2 to 2")?;
-    }
+    let penalty =
+        |field, value| check_range(node, field, value, |value: f32| (-2.0..=2.0).contains(&value), "from -2 to 2");
+    let presence_penalty = penalty("presence_penalty", request.presence_penalty)?;
+    let frequency_penalty = penalty("frequency_penalty", request.frequency_penalty)?;
     if request.top_logprobs.is_some() && request.logprobs != Some(true) {
         return Err(Error::new(ErrorCode::Requires, "top_logprobs", &[("expected", &"logprobs: true")]));
     }
     let limits = format!("from 1 to {bound}");
+    let (field, max_tokens) = match request.max_completion_tokens {
+        None => ("max_tokens", request.max_tokens),
+        newer => ("max_completion_tokens", newer),
+    };
+    let logit_bias = request
+        .logit_bias
+        .map_or(Ok(Vec::new()), |value| check_logit_bias(Node { value, path: &Path::Key(node.path, "logit_bias") }))?;
     Ok(RequestedSampling {
-        max_tokens: check_range(
-            node,
-            "max_tokens",
-            request.max_tokens,
-            |tokens| (1..=bound).contains(&tokens),
-            &limits,
-        )?,
+        max_tokens: check_range(node, field, max_tokens, |tokens| (1..=bound).contains(&tokens), &limits)?,
         temperature: check_range(
             node,
             "temperature",
@@ -110,6 +127,10 @@ fn sampling(request: &ChatRequest<'_>, node: Node<'_, '_>, bound: u32) -> Result
             "from 0 to 2",
         )?,
         top_p: check_range(node, "top_p", request.top_p, |value| value > 0.0 && value <= 1.0, "above 0 and at most 1")?,
+        top_k: None,
+        frequency_penalty,
+        presence_penalty,
+        logit_bias,
         seed: check_range(node, "seed", request.seed, |seed| seed < 1 << 63, "below 2^63")?,
         logprobs: request.logprobs.unwrap_or(false),
         top_logprobs: check_range(

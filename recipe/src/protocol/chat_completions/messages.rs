@@ -11,7 +11,8 @@ use crate::protocol::shared::content::TextOr;
 use crate::protocol::shared::images;
 use crate::wire::Path;
 
-use super::request::{self as wire, ChatMessage, ChatRequest, ContentPart};
+use super::content::ContentPart;
+use super::request::{self as wire, ChatMessage, ChatRequest};
 
 /// How instructions begin if their first line is meant for billing.
 const BILLING: &str = "x-anthropic-billing-header";
@@ -30,7 +31,7 @@ pub(super) fn read<'v>(request: &ChatRequest<'v>, version: Version) -> Result<Ve
             open_calls.clear();
         }
         match message {
-            ChatMessage::System(message) => {
+            ChatMessage::System(message) | ChatMessage::Developer(message) => {
                 let content = without_billing(place.content(&message.content)?);
                 if !content.is_empty() {
                     converted.push(Message::System { content, tools: Vec::new() });
@@ -38,7 +39,7 @@ pub(super) fn read<'v>(request: &ChatRequest<'v>, version: Version) -> Result<Ve
             }
             ChatMessage::User(message) => converted.push(Message::User { content: place.content(&message.content)? }),
             ChatMessage::LatestReminder(message) => {
-                converted.push(Message::LatestReminder { content: message.content.into() });
+                converted.push(Message::LatestReminder { content: place.content(&message.content)? });
             }
             ChatMessage::Assistant(message) => {
                 let turn = place.assistant(message)?;
@@ -84,11 +85,14 @@ impl MessagePlace<'_> {
         let calls = message.tool_calls.iter().flatten().map(|call| ToolCall {
             id: Some(call.id.into()),
             name: call.function.name.into(),
-            arguments: call.function.arguments.into(),
+            arguments: call.function.arguments.0.clone(),
         });
         Ok(AssistantMessage {
             content,
-            reasoning: message.reasoning_content.map(Cow::Borrowed),
+            reasoning: message
+                .reasoning_content
+                .or_else(|| message.reasoning.and_then(Value::as_str))
+                .map(Cow::Borrowed),
             calls: calls.collect(),
             prefix: message.prefix == Some(true),
             thinking_closed: false,
@@ -133,7 +137,10 @@ impl MessagePlace<'_> {
     fn part<'v>(&self, part: &ContentPart<'v>, path: &Path<'_>) -> Result<Part<'v>, Error> {
         let place = format!(".messages[{}]", self.index);
         match part {
-            ContentPart::Text(part) => Ok(Part::Text(part.text.into())),
+            ContentPart::Text(part) | ContentPart::InputText(part) | ContentPart::OutputText(part) => {
+                Ok(Part::Text(part.text.into()))
+            }
+            ContentPart::Refusal(part) => Ok(Part::Text(part.refusal.into())),
             ContentPart::ImageUrl(part) => {
                 let wrapper = Path::Key(path, "image_url");
                 let url = images::Location { text: part.image_url.url, path: &Path::Key(&wrapper, "url") };
@@ -159,7 +166,8 @@ fn without_billing(content: Content<'_>) -> Content<'_> {
     let mut in_header = true;
     let mut kept = Vec::new();
     for part in content.0 {
-        let Part::Text(text) = &part else {
+        // Borrowed from the request, all text of Chat Completions is.
+        let Part::Text(Cow::Borrowed(text)) = part else {
             kept.push(part);
             continue;
         };
@@ -167,12 +175,12 @@ fn without_billing(content: Content<'_>) -> Content<'_> {
             kept.push(part);
             continue;
         }
-        let after = if in_header { text.split_once('\n').map(|(_, after)| after) } else { Some(text.as_ref()) };
+        let after = if in_header { text.split_once('\n').map(|(_, after)| after) } else { Some(text) };
         let Some(after) = after else { continue };
         in_header = false;
         let after = after.trim_start();
         if !after.is_empty() {
-            kept.push(Part::Text(after.to_owned().into()));
+            kept.push(Part::Text(after.into()));
         }
     }
     Content(kept)

@@ -1,5 +1,7 @@
 //! OpenAI Chat Completions.
 
+mod choice;
+mod content;
 mod convert;
 mod error;
 mod messages;

@@ -1,11 +1,15 @@
-//! The Chat Completions request body, field by field.
+//! The Chat Completions request body, field by field. The parts of content are in `content`, the tool choice in `choice`.
+
+use std::borrow::Cow;
 
 use crate::error::Error;
-use crate::json::Value;
+use crate::json::{Value, write_compact};
 use crate::protocol::shared::content::TextOr;
-use crate::protocol::shared::images::DetailWord;
 use crate::protocol::shared::thinking::{EffortWord, Thinking};
 use crate::wire::{Node, Wire, schema_object, wire_object, wire_tagged, wire_words};
+
+use super::choice::ChatToolChoice;
+use super::content::ContentPart;
 
 wire_object! {
     /// A Chat Completions request. Members that are not listed are ignored.
@@ -14,13 +18,15 @@ wire_object! {
         model: &'v str,
         /// The conversation.
         messages: Vec<ChatMessage<'v>>,
-        /// Most tokens to generate.
+        /// Most tokens to generate, by its older name.
         max_tokens: Option<u32>,
+        /// Most tokens to generate; counts where both names are given.
+        max_completion_tokens: Option<u32>,
         /// Sampling temperature, 0 to 2.
         temperature: Option<f32>,
         /// Nucleus sampling, above 0 and up to 1.
         top_p: Option<f32>,
-        /// Number of answers.
+        /// Number of answers, 1 to 8.
         n: Option<u8>,
         /// Up to 16 texts that end the answer.
         stop: Option<TextOr<'v, &'v str>>,
@@ -32,7 +38,7 @@ wire_object! {
         tools: Option<Vec<ChatTool<'v>>>,
         /// Whether it must, may or must not.
         tool_choice: Option<ChatToolChoice<'v>>,
-        /// Whether several calls may be made in one turn.
+        /// Whether several calls may be made in one turn; constrains the answer only.
         parallel_tool_calls: Option<bool>,
         /// Form of the answer.
         response_format: Option<ResponseFormat<'v>>,
@@ -46,10 +52,16 @@ wire_object! {
         top_logprobs: Option<u8>,
         /// Makes sampling repeatable; below 2^63.
         seed: Option<u64>,
-        /// Accepted from -2 to 2.
+        /// What a token loses for each time it has come, from -2 to 2.
         frequency_penalty: Option<f32>,
-        /// Accepted from -2 to 2.
+        /// What a token loses once it has come, from -2 to 2.
         presence_penalty: Option<f32>,
+        /// What is added to single tokens: ids to numbers from -100 to 100.
+        logit_bias: Option<&'v Value<'v>>,
+        /// Most tokens of reasoning, where `thinking` does not say.
+        max_thinking_tokens: Option<u64>,
+        /// Accepted, without effect: the codec has no template.
+        chat_template_kwargs: Option<&'v Value<'v>>,
     }
 }
 
@@ -66,6 +78,8 @@ wire_tagged! {
     pub(crate) enum ChatMessage<'v> by "role" {
         /// Instructions.
         System(TextMessage<'v>) = "system",
+        /// Instructions, by their newer name.
+        Developer(TextMessage<'v>) = "developer",
         /// The user.
         User(TextMessage<'v>) = "user",
         /// The model.
@@ -94,6 +108,8 @@ wire_object! {
         content: Option<TextOr<'v, ContentPart<'v>>>,
         /// What it thought.
         reasoning_content: Option<&'v str>,
+        /// What it thought, as other servers name it; read where `reasoning_content` is absent and this is text.
+        reasoning: Option<&'v Value<'v>>,
         /// Which tools it called.
         tool_calls: Option<Vec<ChatToolCall<'v>>>,
         /// Whether the model is to continue this message.
@@ -119,7 +135,7 @@ wire_object! {
     /// A reminder.
     pub(crate) struct ReminderMessage<'v> {
         /// Its text.
-        content: &'v str,
+        content: TextOr<'v, ContentPart<'v>>,
     }
 }
 
@@ -140,8 +156,41 @@ wire_object! {
     pub(crate) struct CalledFunction<'v> {
         /// Its name.
         name: &'v str,
-        /// Its arguments, as JSON text.
-        arguments: &'v str,
+        /// Its arguments.
+        arguments: CallArguments<'v>,
+    }
+}
+
+/// Arguments of a call: JSON text, or the object itself. Nothing, null and empty text are a call without arguments.
+#[derive(Debug, Clone)]
+pub(crate) struct CallArguments<'v>(pub Cow<'v, str>);
+
+impl CallArguments<'_> {
+    const NONE: Self = Self(Cow::Borrowed("{}"));
+}
+
+impl<'v> Wire<'v> for CallArguments<'v> {
+    fn read(node: Node<'_, 'v>) -> Result<Self, Error> {
+        match node.value {
+            Value::Null => Ok(Self::NONE),
+            Value::String(text) if text.is_empty() => Ok(Self::NONE),
+            Value::String(text) => Ok(Self(Cow::Borrowed(text))),
+            Value::Object(_) => {
+                let mut text = String::new();
+                write_compact(node.value, &mut text);
+                Ok(Self(text.into()))
+            }
+            _ => Err(node.wrong_type("a string or an object")),
+        }
+    }
+
+    fn absent() -> Option<Self> {
+        Some(Self::NONE)
+    }
+
+    fn schema() -> Value<'static> {
+        let kinds = ["string", "object", "null"].map(Value::from).into();
+        schema_object([("type", Value::Array(kinds))])
     }
 }
 
@@ -221,107 +270,5 @@ wire_object! {
     pub(crate) struct RegexFormat<'v> {
         /// The expression.
         regex: &'v str,
-    }
-}
-
-wire_tagged! {
-    /// A piece of content.
-    pub(crate) enum ContentPart<'v> by "type" {
-        /// Text.
-        Text(TextPart<'v>) = "text",
-        /// An image by its URL.
-        ImageUrl(ImagePart<'v>) = "image_url",
-        /// An image as a file.
-        File(FilePart<'v>) = "file",
-    }
-}
-
-wire_object! {
-    /// Text.
-    pub(crate) struct TextPart<'v> {
-        /// The text.
-        text: &'v str,
-    }
-}
-
-wire_object! {
-    /// An image by its URL.
-    pub(crate) struct ImagePart<'v> {
-        /// The URL in its wrapper.
-        image_url: ImageUrl<'v>,
-    }
-}
-
-wire_object! {
-    /// An image's URL.
-    pub(crate) struct ImageUrl<'v> {
-        /// `http`, `https`, or `data` in base64.
-        url: &'v str,
-        /// How finely it is looked at.
-        detail: Option<DetailWord>,
-    }
-}
-
-wire_object! {
-    /// An image as a file.
-    pub(crate) struct FilePart<'v> {
-        /// Not supported.
-        file_id: Option<&'v str>,
-        /// A data URL in base64.
-        file_data: Option<&'v str>,
-        /// Accepted, without effect.
-        filename: Option<&'v str>,
-    }
-}
-
-/// Whether the model may, must or must not call tools.
-#[derive(Debug, Clone)]
-pub(crate) enum ChatToolChoice<'v> {
-    /// It decides.
-    Auto,
-    /// It must not.
-    None,
-    /// It must.
-    Required,
-    /// It must call this one.
-    Named(NamedChoice<'v>),
-}
-
-wire_object! {
-    /// A choice of one tool.
-    pub(crate) struct NamedChoice<'v> {
-        /// Always `function`.
-        kind as "type": FunctionWord,
-        /// The tool in its wrapper.
-        function: NamedFunction<'v>,
-    }
-}
-
-wire_object! {
-    /// The name of a tool.
-    pub(crate) struct NamedFunction<'v> {
-        /// The name.
-        name: &'v str,
-    }
-}
-
-impl<'v> Wire<'v> for ChatToolChoice<'v> {
-    fn read(node: Node<'_, 'v>) -> Result<Self, Error> {
-        match node.value {
-            Value::String(word) => match word.as_ref() {
-                "auto" => Ok(ChatToolChoice::Auto),
-                "none" => Ok(ChatToolChoice::None),
-                "required" => Ok(ChatToolChoice::Required),
-                _ => Err(node.unknown("none, auto, required")),
-            },
-            Value::Object(_) => NamedChoice::read(node).map(ChatToolChoice::Named),
-            _ => Err(node.wrong_type("a string or a tool")),
-        }
-    }
-
-    fn schema() -> Value<'static> {
-        let words = ["none", "auto", "required"].map(Value::from).into();
-        let word = schema_object([("type", "string".into()), ("enum", Value::Array(words))]);
-        schema_object([("anyOf", Value::Array(vec![word, NamedChoice::schema()]))])
     }
 }

@@ -12,7 +12,6 @@ use crate::protocol::shared::images;
 use crate::wire::Path;
 
 use super::blocks::Block;
-use super::parts::document;
 use super::transcript::{OpenCalls, Place, Reader, misplaced};
 
 impl<'v> Reader<'_, 'v> {
@@ -32,12 +31,18 @@ impl<'v> Reader<'_, 'v> {
         let content = Path::Key(place.path, "content");
         let mut turn = AssistantMessage::default();
         let mut calls = OpenCalls::default();
+        let mut redacted = false;
         for (index, block) in blocks.iter().enumerate() {
             let path = Path::Index(&content, index);
             let said = match block {
                 Block::Thinking(block) => {
                     think(&mut turn.reasoning, block.thinking);
                     turn.records.extend(block.signature.filter(|signature| is_record(signature)));
+                    continue;
+                }
+                Block::RedactedThinking(_) => {
+                    redacted = true;
+                    self.warnings.push(format!("{path}: the {} block was left out", block.kind()));
                     continue;
                 }
                 Block::ToolUse(call) => {
@@ -56,7 +61,7 @@ impl<'v> Reader<'_, 'v> {
                     continue;
                 }
                 Block::Text(block) => Part::Text(block.text.into()),
-                Block::Document(block) => document(block),
+                Block::Document(block) => self.document(block),
                 Block::Image(_) => match images::unsupported(self.version) {
                     Some(part) => part,
                     None => return Err(Error::new(ErrorCode::MisplacedImage, path.to_string(), &[])),
@@ -75,12 +80,16 @@ impl<'v> Reader<'_, 'v> {
             }
             turn.content.0.push(said);
         }
+        if redacted {
+            // There was reasoning, even if none of it can be read.
+            turn.reasoning.get_or_insert_default();
+        }
         Ok((turn, calls))
     }
 
     fn drop_server_block(&mut self, block: &Block<'_>, path: &Path<'_>) -> Result<(), Error> {
         let kind = block.kind();
-        if self.web_search == ServerTools::Reject {
+        if self.options.messages_web_search == ServerTools::Reject {
             return Err(Error::new(ErrorCode::Unsupported, path.to_string(), &[("found", &kind)]));
         }
         self.warnings.push(format!("{path}: the {kind} block was left out"));

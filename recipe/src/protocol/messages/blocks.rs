@@ -11,10 +11,12 @@ wire_tagged! {
         Text(TextBlock<'v>) = "text",
         /// An image.
         Image(ImageBlock<'v>) = "image",
-        /// A document; only its kind is shown.
+        /// A document; its kind is shown, or its text if the codec's options say so.
         Document(DocumentBlock<'v>) = "document",
         /// What the model thought.
         Thinking(ThinkingBlock<'v>) = "thinking",
+        /// What the model thought, in a form that only another server can read; left out.
+        RedactedThinking(RedactedBlock<'v>) = "redacted_thinking",
         /// A call that a server ran.
         ServerToolUse(ToolUseBlock<'v>) = "server_tool_use",
         /// A call.
@@ -36,6 +38,7 @@ impl Block<'_> {
             Block::Image(_) => "image",
             Block::Document(_) => "document",
             Block::Thinking(_) => "thinking",
+            Block::RedactedThinking(_) => "redacted_thinking",
             Block::ServerToolUse(_) => "server_tool_use",
             Block::ToolUse(_) => "tool_use",
             Block::ToolResult(_) => "tool_result",
@@ -133,14 +136,22 @@ wire_object! {
     pub(crate) struct DocumentBlock<'v> {
         /// Where it comes from.
         source: DocumentSource<'v>,
+        /// Its title, shown with a text.
+        title: Option<&'v Value<'v>>,
+        /// What else is to be known of it, shown with a text.
+        context: Option<&'v Value<'v>>,
     }
 }
 
 wire_object! {
-    /// Where a document comes from, of which only its kind is read.
+    /// Where a document comes from.
     pub(crate) struct DocumentSource<'v> {
+        /// `text` for one in plain text; others are not read.
+        kind as "type": Option<&'v Value<'v>>,
         /// Its kind.
         media_type: Option<&'v str>,
+        /// Its text.
+        data: Option<&'v Value<'v>>,
     }
 }
 
@@ -152,6 +163,11 @@ wire_object! {
         /// The record that came with it, or any text, which is then without effect.
         signature: Option<&'v str>,
     }
+}
+
+wire_object! {
+    /// What the model thought, unreadable.
+    pub(crate) struct RedactedBlock<'v> {}
 }
 
 wire_object! {
@@ -183,7 +199,7 @@ wire_object! {
         tool_use_id: &'v str,
         /// What the tool returned.
         content: Option<TextOr<'v, ResultBlock<'v>>>,
-        /// Accepted, without effect.
+        /// Whether the tool failed; the model is told so if the codec's options say so.
         is_error: Option<bool>,
     }
 }
@@ -195,7 +211,7 @@ wire_tagged! {
         Text(TextBlock<'v>) = "text",
         /// An image.
         Image(ImageBlock<'v>) = "image",
-        /// A document; only its kind is shown.
+        /// A document; its kind is shown, or its text if the codec's options say so.
         Document(DocumentBlock<'v>) = "document",
         /// Names a tool that was found.
         ToolReference(ToolReferenceBlock<'v>) = "tool_reference",

@@ -8,7 +8,8 @@ use crate::json::Value;
 use crate::protocol::request::{Prepared, ReadOptions};
 use crate::protocol::shared::content::TextOr;
 use crate::protocol::shared::sampling::{RequestedSampling, check_range, check_stop};
-use crate::protocol::shared::{schema, thinking, tools as shared_tools};
+use crate::protocol::shared::tools::{self as shared_tools, CallRules};
+use crate::protocol::shared::{schema, thinking};
 use crate::wire::{Node, Path, Wire};
 
 use super::blocks::Block;
@@ -31,7 +32,7 @@ pub(crate) fn read<'v>(body: &'v Value<'v>, options: &ReadOptions) -> Result<Pre
     let mut warnings = Vec::new();
     let declared = DeclaredTools::read(&request, version, web_search, choice, &mut warnings)?;
     let mut messages: Vec<Message<'v>> = request.system.as_ref().map(instructions).into_iter().collect();
-    transcript::Reader { version, web_search, tools: &declared, warnings: &mut warnings }
+    transcript::Reader { version, options, tools: &declared, warnings: &mut warnings }
         .read(&request.messages, &mut messages)?;
     let mut conversation = Conversation { messages, thinking, effort, ..Conversation::default() };
     let declares_tools = request.tools.as_ref().is_some_and(|tools| !tools.is_empty());
@@ -40,22 +41,19 @@ pub(crate) fn read<'v>(body: &'v Value<'v>, options: &ReadOptions) -> Result<Pre
     continue_last(&mut conversation, &request);
     conversation.response_format = response_format(&request)?;
     conversation.tools = declared.tools;
-    shared_tools::apply_choice(&mut conversation, choice, &Path::Key(&Path::Root, "tool_choice"))?;
+    let path = Path::Key(&Path::Root, "tool_choice");
+    let while_thinking = options.required_choice_while_thinking;
+    let calls = shared_tools::apply_choice(&mut conversation, choice, while_thinking, &path)?;
     shared_tools::filter_added(&mut conversation, choice);
     let stop = request.stop_sequences.clone().unwrap_or_default();
     Ok(Prepared {
-        model: request.model,
-        version,
         stream: request.stream.unwrap_or(false),
-        include_usage: None,
-        choices: 1,
         stop_sequences: check_stop(stop, &Path::Key(&Path::Root, "stop_sequences"))?,
         sampling: sampling(&request, node, options.max_tokens_bound(thinking))?,
-        conversation,
+        calls: CallRules { single: tools::single_call(&request), ..calls },
+        thinking_budget: thinking::budget(request.thinking.as_ref(), request.max_thinking_tokens),
         warnings,
-        custom_tools: Vec::new(),
-        namespace_tools: Vec::new(),
-        echo: None,
+        ..Prepared::new(request.model, version, conversation)
     })
 }
 
@@ -106,6 +104,7 @@ fn sampling(request: &MessagesRequest<'_>, node: Node<'_, '_>, bound: u32) -> Re
         max_tokens: max_tokens.map(|tokens| tokens.min(bound)),
         temperature,
         top_p,
+        top_k: request.top_k,
         ..RequestedSampling::default()
     })
 }

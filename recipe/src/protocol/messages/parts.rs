@@ -1,7 +1,8 @@
 //! Messages request → conversation: single blocks.
 
-use crate::conversation::{Content, Part};
+use crate::conversation::{Content, JOINER, Part};
 use crate::error::Error;
+use crate::json::Value;
 use crate::protocol::shared::images::{self, Location};
 use crate::wire::Path;
 
@@ -26,12 +27,31 @@ impl<'v> Reader<'_, 'v> {
             }
         }
     }
+
+    /// What is shown of a document: its kind, or the whole of a plain text with its title and context, if asked for.
+    pub(super) fn document(&self, block: &DocumentBlock<'v>) -> Part<'v> {
+        let text = |value: Option<&'v Value<'v>>| value.and_then(Value::as_str);
+        let shown = self.options.show_text_documents && text(block.source.kind) == Some("text");
+        let Some(data) = text(block.source.data).filter(|_| shown) else {
+            let media_type = block.source.media_type.unwrap_or("unknown");
+            return Part::Text(format!("[Unsupported document type: {media_type}]").into());
+        };
+        let around = [text(block.title), text(block.context)].into_iter().flatten();
+        let pieces: Vec<&str> = around.filter(|text| !text.is_empty()).chain([data]).collect();
+        Part::Text(pieces.join(JOINER).into())
+    }
 }
 
-/// What is shown of a document.
-pub(super) fn document<'v>(block: &DocumentBlock<'v>) -> Part<'v> {
-    let media_type = block.source.media_type.unwrap_or("unknown");
-    Part::Text(format!("[Unsupported document type: {media_type}]").into())
+/// What the model reads before the result of a tool that failed, as if it were the result's first block.
+const TOOL_ERROR: &str = "[Tool Error]";
+
+/// The result of a tool that failed, marked as such.
+pub(super) fn tool_error(content: Content<'_>) -> Content<'_> {
+    let mark = Part::Text(TOOL_ERROR.into());
+    if content.is_empty() {
+        return Content(vec![mark]);
+    }
+    Content([mark, Part::Text(JOINER.into())].into_iter().chain(content.0).collect())
 }
 
 /// Later instructions, for a version that knows instructions only at the start.

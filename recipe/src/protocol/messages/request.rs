@@ -23,6 +23,8 @@ wire_object! {
         temperature: Option<f32>,
         /// Nucleus sampling, above 0 and up to 1.
         top_p: Option<f32>,
+        /// Most likely tokens that are kept; 0 for all.
+        top_k: Option<u32>,
         /// Up to 16 texts that end the answer.
         stop_sequences: Option<Vec<&'v str>>,
         /// Whether the answer is streamed.
@@ -33,6 +35,8 @@ wire_object! {
         tool_choice: Option<MessagesToolChoice<'v>>,
         /// Whether the model thinks.
         thinking: Option<Thinking<'v>>,
+        /// Most tokens of reasoning, where `thinking` does not say.
+        max_thinking_tokens: Option<u64>,
         /// Accepted, without effect.
         metadata: Option<Metadata<'v>>,
         /// Settings of the answer.
@@ -70,19 +74,23 @@ wire_tagged! {
     }
 }
 
+/// The type of tools that the client runs; it may be left out.
+const CUSTOM: &str = "custom";
+
 /// A declared tool.
 #[derive(Debug, Clone)]
 pub(crate) enum MessagesTool<'v> {
     /// A tool that the client runs.
     Client(ClientTool<'v>),
-    /// A tool that a server runs: one that has a type.
+    /// A tool that a server runs: one of another type than `custom`.
     Server(ServerTool<'v>),
 }
 
 impl<'v> Wire<'v> for MessagesTool<'v> {
     fn read(node: Node<'_, 'v>) -> Result<Self, Error> {
         match node.object()?.get("type") {
-            None => ClientTool::read(node).map(Self::Client),
+            None | Some(Value::Null) => ClientTool::read(node).map(Self::Client),
+            Some(Value::String(kind)) if kind == CUSTOM => ClientTool::read(node).map(Self::Client),
             Some(_) => ServerTool::read(node).map(Self::Server),
         }
     }
@@ -103,6 +111,8 @@ wire_object! {
         input_schema: Option<&'v Value<'v>>,
         /// Whether its schema is shown only when something refers to it.
         defer_loading: Option<bool>,
+        /// Whether arguments must follow the schema exactly; constrains the answer only.
+        strict: Option<bool>,
     }
 }
 
@@ -121,7 +131,7 @@ wire_tagged! {
     pub(crate) enum MessagesToolChoice<'v> by "type" {
         /// The model decides.
         Auto(OpenChoice<'v>) = "auto",
-        /// As `auto`.
+        /// One must be called; the prompt is that of `auto`.
         Any(OpenChoice<'v>) = "any",
         /// The named one.
         Tool(NamedChoice<'v>) = "tool",
@@ -133,7 +143,7 @@ wire_tagged! {
 wire_object! {
     /// A choice among all tools.
     pub(crate) struct OpenChoice<'v> {
-        /// Accepted, without effect.
+        /// Whether there may be one call at most.
         disable_parallel_tool_use: Option<bool>,
     }
 }
@@ -143,7 +153,7 @@ wire_object! {
     pub(crate) struct NamedChoice<'v> {
         /// Which tool.
         name: &'v str,
-        /// Accepted, without effect.
+        /// Whether there may be one call at most.
         disable_parallel_tool_use: Option<bool>,
     }
 }

@@ -82,20 +82,32 @@ impl<'v> DeclaredTools<'v> {
 fn convert<'v>(tool: &ClientTool<'v>, item: &Path<'_>, deferred: bool) -> Result<Tool<'v>, Error> {
     let path = Path::Key(item, "input_schema");
     let schema = tool.input_schema.ok_or_else(|| Error::new(ErrorCode::MissingField, path.to_string(), &[]))?;
-    Declaration {
+    let declaration = Declaration {
         name: tool.name.into(),
         description: tool.description.map(Cow::Borrowed),
         parameters: Some(Node { value: schema, path: &path }),
         strict: None,
         deferred,
-    }
-    .into_tool()
+    };
+    // The prompt shows the schema as it was written: strictness only constrains the answer.
+    Ok(Tool { strict: tool.strict, ..declaration.into_tool()? })
+}
+
+/// Whether there may be one call at most.
+pub(super) fn single_call(request: &MessagesRequest<'_>) -> bool {
+    let disabled = match &request.tool_choice {
+        Some(MessagesToolChoice::Auto(choice) | MessagesToolChoice::Any(choice)) => choice.disable_parallel_tool_use,
+        Some(MessagesToolChoice::Tool(choice)) => choice.disable_parallel_tool_use,
+        None | Some(MessagesToolChoice::None(_)) => None,
+    };
+    disabled == Some(true)
 }
 
 /// The tool choice. Choosing a search that was left out is no choice.
 pub(super) fn choice<'v>(request: &MessagesRequest<'v>, web_search: ServerTools) -> Choice<'v> {
     match &request.tool_choice {
-        None | Some(MessagesToolChoice::Auto(_) | MessagesToolChoice::Any(_)) => Choice::Auto,
+        None | Some(MessagesToolChoice::Auto(_)) => Choice::Auto,
+        Some(MessagesToolChoice::Any(_)) => Choice::Forced,
         Some(MessagesToolChoice::None(_)) => Choice::None,
         Some(MessagesToolChoice::Tool(tool)) if tool.name == WEB_SEARCH && web_search == ServerTools::Drop => {
             Choice::Auto

@@ -5,19 +5,19 @@ use std::collections::HashMap;
 use crate::conversation::{Content, Message, Part, Tool};
 use crate::error::{Error, ErrorCode};
 use crate::model::Version;
-use crate::protocol::request::ServerTools;
+use crate::protocol::request::ReadOptions;
 use crate::protocol::shared::content::TextOr;
 use crate::wire::Path;
 
 use super::blocks::{AddedTool, Block, ResultBlock, ToolResultBlock};
-use super::parts::{document, reminder};
+use super::parts::{reminder, tool_error};
 use super::request::{MessagesMessage, Role};
 use super::tools::DeclaredTools;
 
 /// Reads messages one after the other.
 pub(super) struct Reader<'r, 'v> {
     pub(super) version: Version,
-    pub(super) web_search: ServerTools,
+    pub(super) options: &'r ReadOptions,
     pub(super) tools: &'r DeclaredTools<'v>,
     pub(super) warnings: &'r mut Vec<String>,
 }
@@ -141,7 +141,7 @@ impl<'v> Reader<'_, 'v> {
                 Block::Image(block) => {
                     self.image(block, &path, format!("messages.{}.content[{index}]", place.index))?
                 }
-                Block::Document(block) => document(block),
+                Block::Document(block) => self.document(block),
                 Block::ToolAddition(_) => return Err(misplaced(&path, block, "system")),
                 _ => return Err(misplaced(&path, block, "assistant")),
             };
@@ -175,7 +175,7 @@ impl<'v> Reader<'_, 'v> {
                     parts.push(match block {
                         ResultBlock::Text(block) => Part::Text(block.text.into()),
                         ResultBlock::Image(block) => self.image(block, &path, listed())?,
-                        ResultBlock::Document(block) => document(block),
+                        ResultBlock::Document(block) => self.document(block),
                         ResultBlock::ToolReference(block) => {
                             found.extend(self.referenced(block.tool_name, &Path::Key(&path, "tool_name"))?);
                             Part::Text(block.tool_name.into())
@@ -185,6 +185,8 @@ impl<'v> Reader<'_, 'v> {
                 Content::joined(parts)
             }
         };
+        let failed = self.options.show_tool_errors && result.is_error == Some(true);
+        let content = if failed { tool_error(content) } else { content };
         Ok(Message::Tool { call_id: Some(result.tool_use_id.into()), content })
     }
 
@@ -214,7 +216,7 @@ impl<'v> Reader<'_, 'v> {
                         Block::Image(block) => {
                             parts.push(self.image(block, &path, format!("messages.{}", place.index))?);
                         }
-                        Block::Document(block) => parts.push(document(block)),
+                        Block::Document(block) => parts.push(self.document(block)),
                         Block::ToolAddition(block) => {
                             let AddedTool::ToolReference(tool) = &block.tool;
                             tools.extend(self.referenced(tool.name, &Path::Key(&path, "tool"))?);

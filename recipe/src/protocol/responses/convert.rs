@@ -5,60 +5,61 @@ use std::borrow::Cow;
 use crate::conversation::{Conversation, Message, ResponseFormat};
 use crate::error::{Error, ErrorCode};
 use crate::json::Value;
-use crate::protocol::request::{Prepared, ReadOptions, ServerTools};
+use crate::protocol::request::{Prepared, ReadOptions, ServerTools, Stored};
 use crate::protocol::shared::content::TextOr;
 use crate::protocol::shared::sampling::{RequestedSampling, check_range};
 use crate::protocol::shared::tools::Choice;
 use crate::protocol::shared::{schema, thinking, tools as shared_tools};
 use crate::wire::{Node, Path, Wire};
 
+use super::choice::{ChosenTool, ResponsesToolChoice};
 use super::echo::echo;
+use super::items::InputItem;
 use super::request::{ResponsesRequest, TextFormat};
 use super::toolbox::Toolbox;
-use super::tools::{ChosenTool, ResponsesToolChoice};
 use super::transcript::Transcript;
 
 /// Most alternatives to a token.
 const MOST_LOGPROBS: u8 = 20;
 
 /// Reads and checks a request.
-pub(crate) fn read<'v>(body: &'v Value<'v>, options: &ReadOptions) -> Result<Prepared<'v>, Error> {
+pub(crate) fn read<'v>(body: &'v Value<'v>, stored: &'v Stored, options: &ReadOptions) -> Result<Prepared<'v>, Error> {
     let node = Node { value: body, path: &Path::Root };
     let request = ResponsesRequest::read(node)?;
     let version = options.version(node, request.model)?;
-    if request.previous_response_id.is_some() {
-        let found = "going on from an earlier response";
-        return Err(Error::new(ErrorCode::Unsupported, "previous_response_id", &[("found", &found)]));
-    }
     let effort = request.reasoning.as_ref().and_then(|reasoning| reasoning.effort);
     let (thinking, effort) = thinking::resolve(None, effort, options.default_thinking);
     let choice = choice(&request, options.responses_web_search)?;
+    let tool_choice = Path::Key(&Path::Root, "tool_choice");
     let mut toolbox = Toolbox::new(version, options.responses_web_search, choice == Choice::None);
     let declared = request.tools.as_deref().unwrap_or_default();
     toolbox.declare(declared, &Path::Key(&Path::Root, "tools"))?;
-    let messages = messages(&request, Transcript::new(version, &mut toolbox, instructions(&request)))?;
+    let messages = messages(&request, stored, Transcript::new(version, &mut toolbox, instructions(&request)))?;
     let mut conversation = Conversation { messages, thinking, effort, ..Conversation::default() };
     let reasoning = "input: content[].text of reasoning";
     thinking::settle_history(&mut conversation, options.missing_reasoning, toolbox.has_tools(), reasoning)?;
     conversation.tools = toolbox.tools;
-    shared_tools::apply_choice(&mut conversation, choice, &Path::Key(&Path::Root, "tool_choice"))?;
+    let while_thinking = options.required_choice_while_thinking;
+    let mut calls = shared_tools::apply_choice(&mut conversation, choice, while_thinking, &tool_choice)?;
+    calls.single = request.parallel_tool_calls == Some(false);
+    if let Some(ResponsesToolChoice::Allowed(allowed)) = &request.tool_choice {
+        let (named, left_out) = allowed.named(&tool_choice);
+        shared_tools::allow(&mut calls, &conversation, &named)?;
+        toolbox.warnings.extend(left_out);
+    }
     shared_tools::filter_added(&mut conversation, choice);
     conversation.response_format = response_format(&request, &conversation)?;
     let has_format = conversation.response_format != ResponseFormat::Text;
     shared_tools::check_strict_mix(&conversation.tools, has_format, &Path::Key(&Path::Root, "tools"))?;
     Ok(Prepared {
-        model: request.model,
-        version,
         stream: request.stream.unwrap_or(false),
-        include_usage: None,
-        choices: 1,
-        stop_sequences: Vec::new(),
         sampling: sampling(&request, node, options.max_tokens_bound(thinking))?,
-        conversation,
+        calls,
         warnings: toolbox.warnings,
         custom_tools: toolbox.custom_tools,
         namespace_tools: toolbox.namespace_tools,
         echo: Some(echo(body)),
+        ..Prepared::new(request.model, version, conversation)
     })
 }
 
@@ -67,20 +68,48 @@ fn instructions<'v>(request: &ResponsesRequest<'v>) -> Vec<Message<'v>> {
     text.map(|text| Message::System { content: text.into(), tools: Vec::new() }).into_iter().collect()
 }
 
-fn messages<'v>(request: &ResponsesRequest<'v>, transcript: Transcript<'_, 'v>) -> Result<Vec<Message<'v>>, Error> {
-    match &request.input {
-        None if request.instructions.is_none_or(str::is_empty) => {
-            Err(Error::new(ErrorCode::MissingField, "input", &[]))
-        }
-        None => transcript.read(&[]),
-        Some(TextOr::Text(text)) => {
-            let mut messages = transcript.read(&[])?;
-            messages.push(Message::User { content: (*text).into() });
-            Ok(messages)
-        }
-        Some(TextOr::Parts(items)) if items.is_empty() => Err(Error::new(ErrorCode::EmptyArray, "input", &[])),
-        Some(TextOr::Parts(items)) => transcript.read(items),
+/// What was said: stored items first, then the request's own, in which stored ones may be named.
+fn messages<'v>(
+    request: &ResponsesRequest<'v>,
+    stored: &'v Stored,
+    mut transcript: Transcript<'_, 'v>,
+) -> Result<Vec<Message<'v>>, Error> {
+    let previous = Path::Key(&Path::Root, "previous_response_id");
+    for (index, value) in stored.earlier.iter().enumerate() {
+        let path = Path::Index(&previous, index);
+        transcript.item(&InputItem::read(Node { value, path: &path })?, &path)?;
     }
+    let says_nothing = stored.earlier.is_empty() && request.instructions.is_none_or(str::is_empty);
+    let items = match &request.input {
+        None if says_nothing => return Err(Error::new(ErrorCode::MissingField, "input", &[])),
+        None => return transcript.finish(),
+        Some(TextOr::Text(text)) => {
+            let mut messages = transcript.finish()?;
+            messages.push(Message::User { content: (*text).into() });
+            return Ok(messages);
+        }
+        Some(TextOr::Parts(items)) if items.is_empty() => {
+            return Err(Error::new(ErrorCode::EmptyArray, "input", &[]));
+        }
+        Some(TextOr::Parts(items)) => items,
+    };
+    let input = Path::Key(&Path::Root, "input");
+    for (index, item) in items.iter().enumerate() {
+        let path = Path::Index(&input, index);
+        let named = match item {
+            InputItem::Reference(id) => stored.referenced.get(*id),
+            _ => None,
+        };
+        match named {
+            None => transcript.item(item, &path)?,
+            Some(named) => {
+                for value in named {
+                    transcript.item(&InputItem::read(Node { value, path: &path })?, &path)?;
+                }
+            }
+        }
+    }
+    transcript.finish()
 }
 
 /// The tool choice. Choosing a search that is left out is no choice.
@@ -88,6 +117,7 @@ fn choice<'v>(request: &ResponsesRequest<'v>, web_search: ServerTools) -> Result
     Ok(match &request.tool_choice {
         None | Some(ResponsesToolChoice::Auto) => Choice::Auto,
         Some(ResponsesToolChoice::None) => Choice::None,
+        Some(ResponsesToolChoice::Allowed(allowed)) => allowed.mode.choice(),
         Some(ResponsesToolChoice::Required) => Choice::Required,
         Some(ResponsesToolChoice::Named(ChosenTool::Function(tool) | ChosenTool::Custom(tool))) => {
             Choice::Named(tool.name)
@@ -132,8 +162,8 @@ fn sampling(request: &ResponsesRequest<'_>, node: Node<'_, '_>, bound: u32) -> R
         max_tokens: check_range(node, "max_output_tokens", request.max_output_tokens, fits, &limits)?,
         temperature,
         top_p,
-        seed: None,
         logprobs: top_logprobs.is_some(),
         top_logprobs,
+        ..RequestedSampling::default()
     })
 }

@@ -46,7 +46,7 @@ fn object<'v>(members: impl IntoIterator<Item = Member<'v>>) -> Value<'v> {
     Value::Object(Object::from_iter(members))
 }
 
-fn text<'v>(text: Option<&'v str>) -> Value<'v> {
+fn text(text: Option<&str>) -> Value<'_> {
     text.map_or(Value::Null, Value::from)
 }
 

@@ -1,11 +1,14 @@
 //! The input items of the Responses protocol, field by field.
 
+use std::borrow::Cow;
+
 use crate::error::Error;
 use crate::json::{Object, Value};
 use crate::protocol::shared::content::TextOr;
 use crate::protocol::shared::images::DetailWord;
-use crate::wire::{Node, Wire, schema_object, tagged, wire_object, wire_tagged, wire_words};
+use crate::wire::{Node, Wire, schema_object, tagged, tagged_otherwise, wire_object, wire_tagged, wire_words, without};
 
+use super::stored::reference;
 use super::tools::{Execution, ResponsesTool};
 
 /// An input item. Kinds that are not known are kept by their word only.
@@ -27,6 +30,8 @@ pub(crate) enum InputItem<'v> {
     ToolSearchOutput(ToolSearchOutputItem<'v>),
     /// A search that the server ran.
     WebSearchCall,
+    /// An item that stands for a stored one; its id.
+    Reference(&'v str),
     /// Another kind; its word.
     Unknown(&'v str),
 }
@@ -47,22 +52,25 @@ impl<'v> Wire<'v> for InputItem<'v> {
             "tool_search_call" => ToolSearchCallItem::read(node).map(Self::ToolSearchCall),
             "tool_search_output" => ToolSearchOutputItem::read(node).map(Self::ToolSearchOutput),
             "web_search_call" => Ok(Self::WebSearchCall),
-            kind => Ok(Self::Unknown(kind)),
+            kind => Ok(reference(node.value).map_or(Self::Unknown(kind), Self::Reference)),
         }
     }
 
     fn schema() -> Value<'static> {
-        let kinds = vec![
-            MessageItem::schema(),
-            tagged(ReasoningItem::schema(), "type", "reasoning"),
-            tagged(FunctionCallItem::schema(), "type", "function_call"),
-            tagged(CustomToolCallItem::schema(), "type", "custom_tool_call"),
-            tagged(OutputItem::schema(), "type", "function_call_output"),
-            tagged(CustomOutputItem::schema(), "type", "custom_tool_call_output"),
-            tagged(ToolSearchCallItem::schema(), "type", "tool_search_call"),
-            tagged(ToolSearchOutputItem::schema(), "type", "tool_search_output"),
+        let kinds = [
+            ("message", MessageItem::schema()),
+            ("reasoning", ReasoningItem::schema()),
+            ("function_call", FunctionCallItem::schema()),
+            ("custom_tool_call", CustomToolCallItem::schema()),
+            ("function_call_output", OutputItem::schema()),
+            ("custom_tool_call_output", CustomOutputItem::schema()),
+            ("tool_search_call", ToolSearchCallItem::schema()),
+            ("tool_search_output", ToolSearchOutputItem::schema()),
         ];
-        schema_object([("anyOf", Value::Array(kinds))])
+        let others = tagged_otherwise("type", &kinds.each_ref().map(|(word, _)| *word));
+        let known = kinds.into_iter().map(|(word, schema)| tagged(schema, "type", word));
+        let untagged = without(MessageItem::schema(), "type");
+        schema_object([("anyOf", Value::Array(known.chain([untagged, others]).collect()))])
     }
 }
 
@@ -230,16 +238,19 @@ wire_object! {
     }
 }
 
-impl ReasoningItem<'_> {
+impl<'v> ReasoningItem<'v> {
     /// The text, or the summary where there is no content: the parts joined by line feeds.
-    pub(super) fn text(&self) -> String {
-        let texts: Vec<&str> = match self.content.as_deref() {
+    pub(super) fn text(&self) -> Cow<'v, str> {
+        let texts: Vec<&'v str> = match self.content.as_deref() {
             None | Some([]) => {
                 let summary = self.summary.and_then(Value::as_array).unwrap_or_default();
                 summary.iter().filter_map(|part| part.get("text").and_then(Value::as_str)).collect()
             }
             Some(parts) => parts.iter().map(|part| part.text).collect(),
         };
-        texts.join("\n")
+        match texts[..] {
+            [text] => text.into(),
+            _ => texts.join("\n").into(),
+        }
     }
 }

@@ -1,7 +1,9 @@
 //! OpenAI Responses.
 
+mod choice;
 mod convert;
 mod custom_input;
+mod custom_tools;
 mod echo;
 mod error;
 mod found_tools;
@@ -11,6 +13,7 @@ mod names;
 mod parts;
 mod request;
 mod response;
+mod stored;
 mod stream;
 mod toolbox;
 mod tools;
@@ -18,6 +21,7 @@ mod transcript;
 
 pub(super) use convert::read;
 pub(super) use error::write_error;
+pub(super) use stored::find_stored;
 pub(super) use stream::ResponsesWriter;
 
 /// JSON Schema of a request body.

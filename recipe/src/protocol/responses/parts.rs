@@ -16,8 +16,7 @@ const UNSUPPORTED_FILE: &str = "[Unsupported Document]";
 /// What a message says.
 pub(super) fn message<'v>(
     item: &MessageItem<'v>,
-    index: usize,
-    path: &Path<'_>,
+    item_path: &Path<'_>,
     version: Version,
 ) -> Result<Content<'v>, Error> {
     let convert = |part: &ContentPart<'v>, path: &Path<'_>| match part {
@@ -26,24 +25,23 @@ pub(super) fn message<'v>(
         ContentPart::InputImage(_) if item.role == ItemRole::Assistant && version.sees_images() => {
             Err(Error::new(ErrorCode::MisplacedImage, path.to_string(), &[]))
         }
-        ContentPart::InputImage(part) => image(part, index, path, version),
+        ContentPart::InputImage(part) => image(part, item_path, path, version),
     };
-    content(&item.content, &Path::Key(path, "content"), convert)
+    content(&item.content, &Path::Key(item_path, "content"), convert)
 }
 
 /// What a tool returned.
 pub(super) fn output<'v>(
     output: &TextOr<'v, OutputPart<'v>>,
-    index: usize,
-    path: &Path<'_>,
+    item_path: &Path<'_>,
     version: Version,
 ) -> Result<Content<'v>, Error> {
     let convert = |part: &OutputPart<'v>, path: &Path<'_>| match part {
         OutputPart::Text(part) => Ok(Part::Text(part.text.into())),
         OutputPart::File(_) => Ok(Part::Text(UNSUPPORTED_FILE.into())),
-        OutputPart::Image(part) => image(part, index, path, version),
+        OutputPart::Image(part) => image(part, item_path, path, version),
     };
-    content(output, &Path::Key(path, "output"), convert)
+    content(output, &Path::Key(item_path, "output"), convert)
 }
 
 fn content<'v, T>(
@@ -59,14 +57,15 @@ fn content<'v, T>(
     Ok(Content::joined(parts.iter().enumerate().map(convert).collect::<Result<Vec<_>, _>>()?))
 }
 
-fn image<'v>(part: &ImagePart<'v>, index: usize, path: &Path<'_>, version: Version) -> Result<Part<'v>, Error> {
+/// An image; its source is listed under the place of its item.
+fn image<'v>(part: &ImagePart<'v>, item_path: &Path<'_>, path: &Path<'_>, version: Version) -> Result<Part<'v>, Error> {
     if let Some(part) = images::unsupported(version) {
         return Ok(part);
     }
     match (part.image_url, part.file_id) {
         (Some(text), None) => {
             let url = Location { text, path: &Path::Key(path, "image_url") };
-            images::from_url(url, part.detail.into(), format!("input[{index}]"), version)
+            images::from_url(url, part.detail.into(), item_path.to_string(), version)
         }
         (None, Some(_)) => Err(images::file_id_fault(path)),
         _ => Err(Error::new(ErrorCode::ExactlyOne, path.to_string(), &[("expected", &"image_url, file_id")])),

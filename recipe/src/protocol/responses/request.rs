@@ -6,8 +6,9 @@ use crate::protocol::shared::content::TextOr;
 use crate::protocol::shared::thinking::EffortWord;
 use crate::wire::{Node, Wire, wire_object, wire_tagged, wire_words};
 
+use super::choice::ResponsesToolChoice;
 use super::items::InputItem;
-use super::tools::{Amount, ResponsesTool, ResponsesToolChoice};
+use super::tools::{Amount, ResponsesTool};
 
 wire_object! {
     /// A Responses request. Members that are not listed are ignored.
@@ -38,8 +39,10 @@ wire_object! {
         reasoning: Option<ReasoningConfig<'v>>,
         /// The end user; repeated in the answer.
         user: Option<&'v str>,
-        /// Not supported: no answers are kept here.
-        previous_response_id: Option<&'v Value<'v>>,
+        /// The response that this request goes on from, where the caller keeps responses.
+        previous_response_id: Option<&'v str>,
+        /// Whether several calls may be made in one turn; constrains the answer only.
+        parallel_tool_calls: Option<bool>,
     }
 }
 

@@ -5,21 +5,16 @@ use std::collections::HashSet;
 
 use crate::conversation::Tool;
 use crate::error::{Error, ErrorCode};
-use crate::json::{Value, parse};
+use crate::json::Value;
 use crate::model::Version;
 use crate::protocol::request::ServerTools;
 use crate::protocol::shared::tools::{Declaration, check_name};
 use crate::wire::{Node, Path};
 
+use super::custom_tools::custom_tool;
 use super::names::Names;
-use super::tools::{
-    CustomTool, Execution, FunctionTool, NamespaceMember, NamespaceTool, ResponsesTool, ToolSearchTool,
-};
+use super::tools::{Execution, FunctionTool, NamespaceMember, NamespaceTool, ResponsesTool, ToolSearchTool};
 
-/// The one tool that takes free text.
-const APPLY_PATCH: &str = "apply_patch";
-/// Its schema in the prompt.
-const APPLY_PATCH_PARAMETERS: &str = include_str!("../../../data/apply_patch_parameters.json");
 /// The tool that searches for tools.
 pub(super) const TOOL_SEARCH: &str = "tool_search";
 
@@ -98,10 +93,10 @@ impl<'v> Toolbox<'v> {
                     let description = function.description.map(Cow::Borrowed);
                     list.extend(self.function(function.name.into(), description, function, &item)?);
                 }
-                ResponsesTool::Custom(_) => {
-                    self.custom_tools.push(APPLY_PATCH.to_owned());
+                ResponsesTool::Custom(custom) => {
+                    self.custom_tools.push(custom.name.to_owned());
                     if !self.hidden {
-                        list.push(apply_patch(self.version)?);
+                        list.push(custom_tool(custom, &item, self.version)?);
                     }
                 }
                 ResponsesTool::Namespace(namespace) => self.namespace(namespace, &item, &mut list)?,
@@ -128,7 +123,7 @@ impl<'v> Toolbox<'v> {
             let item = Path::Index(path, index);
             let name = match tool {
                 ResponsesTool::Function(function) => checked_name(function.name, &item)?,
-                ResponsesTool::Custom(tool) => custom_name(tool, &item)?,
+                ResponsesTool::Custom(tool) => checked_name(tool.name, &item)?,
                 ResponsesTool::ToolSearch(search) if self.has_search(search) => TOOL_SEARCH,
                 ResponsesTool::Namespace(namespace) => {
                     check_namespace(namespace, &item)?;
@@ -195,28 +190,9 @@ impl<'v> Toolbox<'v> {
     }
 }
 
-/// What the model sees of the tool that edits files.
-fn apply_patch(version: Version) -> Result<Tool<'static>, Error> {
-    Ok(Tool {
-        name: APPLY_PATCH.into(),
-        description: Some(version.apply_patch_description().into()),
-        parameters: parse(APPLY_PATCH_PARAMETERS.as_bytes())?,
-        strict: None,
-        deferred: false,
-    })
-}
-
 fn checked_name<'v>(name: &'v str, item: &Path<'_>) -> Result<&'v str, Error> {
     check_name(name, &Path::Key(item, "name"))?;
     Ok(name)
-}
-
-fn custom_name<'v>(tool: &CustomTool<'v>, item: &Path<'_>) -> Result<&'v str, Error> {
-    if tool.name == APPLY_PATCH {
-        return Ok(tool.name);
-    }
-    let found = format!("the custom tool {} (only {APPLY_PATCH} is)", tool.name);
-    Err(Error::new(ErrorCode::Unsupported, Path::Key(item, "name").to_string(), &[("found", &found)]))
 }
 
 fn check_namespace(namespace: &NamespaceTool<'_>, item: &Path<'_>) -> Result<(), Error> {

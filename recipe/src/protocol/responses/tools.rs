@@ -1,8 +1,8 @@
-//! The tools and the tool choice of the Responses protocol, field by field.
+//! The tools of the Responses protocol, field by field.
 
 use crate::error::Error;
-use crate::json::{Object, Value};
-use crate::wire::{Node, Wire, schema_object, tagged, wire_object, wire_tagged, wire_words};
+use crate::json::Value;
+use crate::wire::{Node, Wire, schema_object, tagged, tagged_otherwise, wire_object, wire_tagged, wire_words};
 
 /// A declared tool. Kinds that are not known are kept by their word only.
 #[derive(Debug, Clone)]
@@ -34,15 +34,17 @@ impl<'v> Wire<'v> for ResponsesTool<'v> {
     }
 
     fn schema() -> Value<'static> {
-        let known = vec![
-            tagged(FunctionTool::schema(), "type", "function"),
-            tagged(CustomTool::schema(), "type", "custom"),
-            tagged(NamespaceTool::schema(), "type", "namespace"),
-            tagged(ToolSearchTool::schema(), "type", "tool_search"),
-            tagged(WebSearchTool::schema(), "type", "web_search"),
-            tagged(WebSearchTool::schema(), "type", "web_search_2025_08_26"),
+        let kinds = [
+            ("function", FunctionTool::schema()),
+            ("custom", CustomTool::schema()),
+            ("namespace", NamespaceTool::schema()),
+            ("tool_search", ToolSearchTool::schema()),
+            ("web_search", WebSearchTool::schema()),
+            ("web_search_2025_08_26", WebSearchTool::schema()),
         ];
-        schema_object([("anyOf", Value::Array(known))])
+        let others = tagged_otherwise("type", &kinds.each_ref().map(|(word, _)| *word));
+        let known = kinds.into_iter().map(|(word, schema)| tagged(schema, "type", word));
+        schema_object([("anyOf", Value::Array(known.chain([others]).collect()))])
     }
 }
 
@@ -115,8 +117,47 @@ wire_object! {
 wire_object! {
     /// A tool that takes free text.
     pub(crate) struct CustomTool<'v> {
-        /// Only `apply_patch` is supported.
+        /// Up to 128 letters, digits, `_` and `-`.
         name: &'v str,
+        /// What it does.
+        description: Option<&'v Value<'v>>,
+        /// What its text is like; any text if this is absent.
+        format: Option<&'v Value<'v>>,
+    }
+}
+
+wire_tagged! {
+    /// What the text of a custom tool is like.
+    pub(crate) enum CustomFormat<'v> by "type" {
+        /// Any text.
+        Text(AnyText<'v>) = "text",
+        /// Text that follows a grammar.
+        Grammar(Grammar<'v>) = "grammar",
+    }
+}
+
+wire_object! {
+    /// Text without a grammar.
+    pub(crate) struct AnyText<'v> {}
+}
+
+wire_object! {
+    /// A grammar.
+    pub(crate) struct Grammar<'v> {
+        /// What it is written in.
+        syntax: Syntax,
+        /// The grammar itself.
+        definition: &'v str,
+    }
+}
+
+wire_words! {
+    /// What a grammar is written in.
+    pub(crate) enum Syntax {
+        /// Lark.
+        Lark = "lark",
+        /// A regular expression.
+        Regex = "regex",
     }
 }
 
@@ -161,66 +202,5 @@ wire_words! {
         Server = "server",
         /// The client.
         Client = "client",
-    }
-}
-
-/// Whether the model may, must or must not call tools.
-#[derive(Debug, Clone)]
-pub(crate) enum ResponsesToolChoice<'v> {
-    /// It decides.
-    Auto,
-    /// It must not.
-    None,
-    /// It must.
-    Required,
-    /// It must call this one.
-    Named(ChosenTool<'v>),
-}
-
-wire_tagged! {
-    /// A choice of one tool.
-    pub(crate) enum ChosenTool<'v> by "type" {
-        /// A function.
-        Function(ToolName<'v>) = "function",
-        /// A tool that takes free text.
-        Custom(ToolName<'v>) = "custom",
-        /// Web search by the server.
-        WebSearch(AnyChoice<'v>) = "web_search",
-        /// Web search by the server, by its dated name.
-        DatedWebSearch(AnyChoice<'v>) = "web_search_2025_08_26",
-    }
-}
-
-wire_object! {
-    /// The name of a tool.
-    pub(crate) struct ToolName<'v> {
-        /// Its name; that of a tool in a namespace is the one in the prompt.
-        name: &'v str,
-    }
-}
-
-wire_object! {
-    /// A choice without settings.
-    pub(crate) struct AnyChoice<'v> {}
-}
-
-impl<'v> Wire<'v> for ResponsesToolChoice<'v> {
-    fn read(node: Node<'_, 'v>) -> Result<Self, Error> {
-        match node.value {
-            Value::String(word) => match word.as_ref() {
-                "auto" => Ok(Self::Auto),
-                "none" => Ok(Self::None),
-                "required" => Ok(Self::Required),
-                _ => Err(node.unknown("none, auto, required")),
-            },
-            Value::Object(_) => ChosenTool::read(node).map(Self::Named),
-            _ => Err(node.wrong_type("a string or a tool")),
-        }
-    }
-
-    fn schema() -> Value<'static> {
-        let words = ["none", "auto", "required"].map(Value::from).into();
-        let word = Object::from_iter([("type", "string".into()), ("enum", Value::Array(words))]);
-        schema_object([("anyOf", Value::Array(vec![Value::Object(word), ChosenTool::schema()]))])
     }
 }

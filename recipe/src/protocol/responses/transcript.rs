@@ -54,22 +54,19 @@ impl<'t, 'v> Transcript<'t, 'v> {
         }
     }
 
-    /// Reads all items.
-    pub(super) fn read(mut self, items: &[InputItem<'v>]) -> Result<Vec<Message<'v>>, Error> {
-        let path = Path::Key(&Path::Root, "input");
-        for (index, item) in items.iter().enumerate() {
-            self.item(item, index, &Path::Index(&path, index))?;
-        }
-        self.end_round(&path)?;
+    /// Ends the conversation and gives all that was said.
+    pub(super) fn finish(mut self) -> Result<Vec<Message<'v>>, Error> {
+        self.end_round(&Path::Key(&Path::Root, "input"))?;
         self.end_turn();
         Ok(self.messages)
     }
 
-    fn item(&mut self, item: &InputItem<'v>, index: usize, path: &Path<'_>) -> Result<(), Error> {
+    /// Reads an item.
+    pub(super) fn item(&mut self, item: &InputItem<'v>, path: &Path<'_>) -> Result<(), Error> {
         match item {
             InputItem::Message(message) => {
                 self.end_round(path)?;
-                self.message(message, index, path)
+                self.message(message, path)
             }
             InputItem::Reasoning(reasoning) => {
                 let text = reasoning.text();
@@ -92,7 +89,7 @@ impl<'t, 'v> Transcript<'t, 'v> {
                 self.call(call.call_id, call.name.into(), parts::custom_arguments(call.input).into(), path)
             }
             InputItem::Output(output) => {
-                let content = || parts::output(&output.output, index, path, self.version);
+                let content = || parts::output(&output.output, path, self.version);
                 let Some(id) = output.call_id else {
                     self.end_round(path)?;
                     let content = content()?;
@@ -106,7 +103,14 @@ impl<'t, 'v> Transcript<'t, 'v> {
                 Ok(())
             }
             // A version that is shown no tools later does not see that any were searched for.
-            InputItem::ToolSearchCall(_) | InputItem::ToolSearchOutput(_) if !self.version.has_system_turns() => Ok(()),
+            InputItem::ToolSearchCall(_) if !self.version.has_system_turns() => {
+                self.left_out("tool_search_call", path);
+                Ok(())
+            }
+            InputItem::ToolSearchOutput(_) if !self.version.has_system_turns() => {
+                self.left_out("tool_search_output", path);
+                Ok(())
+            }
             InputItem::ToolSearchCall(call) => {
                 let arguments = parts::search_arguments(call.arguments);
                 self.call(call.call_id, TOOL_SEARCH.into(), arguments.into(), path)
@@ -124,6 +128,10 @@ impl<'t, 'v> Transcript<'t, 'v> {
                 self.left_out("web_search_call", path);
                 self.end_round(path)
             }
+            InputItem::Reference(_) => {
+                self.left_out("item_reference", path);
+                Ok(())
+            }
             InputItem::Unknown(kind) => {
                 self.left_out(kind, path);
                 Ok(())
@@ -135,8 +143,8 @@ impl<'t, 'v> Transcript<'t, 'v> {
         self.toolbox.warnings.push(format!("{path}: the item {kind} was left out"));
     }
 
-    fn message(&mut self, item: &MessageItem<'v>, index: usize, path: &Path<'_>) -> Result<(), Error> {
-        let content = parts::message(item, index, path, self.version)?;
+    fn message(&mut self, item: &MessageItem<'v>, path: &Path<'_>) -> Result<(), Error> {
+        let content = parts::message(item, path, self.version)?;
         let is_user = match item.role {
             ItemRole::Assistant => {
                 self.say(content);
@@ -170,7 +178,7 @@ impl<'t, 'v> Transcript<'t, 'v> {
     }
 
     /// Adds reasoning to a turn that has nothing else yet, or begins one with it.
-    fn reasoning(&mut self, text: String) {
+    fn reasoning(&mut self, text: Cow<'v, str>) {
         if text.is_empty() {
             return;
         }
@@ -185,7 +193,7 @@ impl<'t, 'v> Transcript<'t, 'v> {
                 so_far.push('\n');
                 so_far.push_str(&text);
             }
-            None => *reasoning = Some(text.into()),
+            None => *reasoning = Some(text),
         }
     }
 

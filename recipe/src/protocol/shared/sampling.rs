@@ -3,7 +3,7 @@
 use crate::conversation::{Conversation, Effort};
 use crate::error::{Error, ErrorCode};
 use crate::model::Version;
-use crate::wire::{Node, Path};
+use crate::wire::{Node, Path, Wire as _};
 
 /// Settings as the request gave them, checked.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -14,6 +14,14 @@ pub struct RequestedSampling {
     pub temperature: Option<f32>,
     /// Nucleus.
     pub top_p: Option<f32>,
+    /// Most likely tokens that are kept.
+    pub top_k: Option<u32>,
+    /// What a token loses for each time it has come.
+    pub frequency_penalty: Option<f32>,
+    /// What a token loses once it has come.
+    pub presence_penalty: Option<f32>,
+    /// What is added to single tokens.
+    pub logit_bias: Vec<(u32, f32)>,
     /// Seed.
     pub seed: Option<u64>,
     /// Whether log probabilities are wanted.
@@ -31,6 +39,14 @@ pub struct Sampling {
     pub temperature: f32,
     /// Nucleus.
     pub top_p: f32,
+    /// Most likely tokens that are kept; `None` for all.
+    pub top_k: Option<u32>,
+    /// What the logit of a token loses for each time it has come.
+    pub frequency_penalty: f32,
+    /// What the logit of a token loses once it has come.
+    pub presence_penalty: f32,
+    /// What is added to the logits of single tokens.
+    pub logit_bias: Vec<(u32, f32)>,
     /// Seed.
     pub seed: Option<u64>,
     /// Whether log probabilities are wanted.
@@ -72,6 +88,17 @@ pub(in crate::protocol) fn check_stop(stop: Vec<&str>, path: &Path<'_>) -> Resul
     Ok(stop.into_iter().map(str::to_owned).collect())
 }
 
+/// Biases of single tokens: an object from ids to numbers.
+pub(in crate::protocol) fn check_logit_bias(node: Node<'_, '_>) -> Result<Vec<(u32, f32)>, Error> {
+    let bias = |(key, value)| {
+        let node = Node { value, path: &Path::Key(node.path, key) };
+        let id = key.parse().map_err(|_| node.fault(ErrorCode::InvalidTokenId, &[("found", &key)]))?;
+        let bias = f32::read(node)?;
+        if (-100.0..=100.0).contains(&bias) { Ok((id, bias)) } else { Err(node.out_of_range("from -100 to 100")) }
+    };
+    node.object()?.iter().map(bias).collect()
+}
+
 impl Sampling {
     /// What the service makes of the settings: a thinking model samples at temperature 1, and how far `top_p` counts
     /// depends on the version.
@@ -91,6 +118,10 @@ impl Sampling {
             max_tokens: requested.max_tokens,
             temperature,
             top_p,
+            top_k: requested.top_k.filter(|top_k| *top_k > 0),
+            frequency_penalty: requested.frequency_penalty.unwrap_or(0.0),
+            presence_penalty: requested.presence_penalty.unwrap_or(0.0),
+            logit_bias: requested.logit_bias.clone(),
             seed: requested.seed,
             logprobs: requested.logprobs,
             top_logprobs: requested.top_logprobs,

@@ -68,6 +68,11 @@ pub(in crate::protocol) fn resolve(
     (on, on.then_some(effort))
 }
 
+/// The budget of reasoning: the one beside the mode, or else the extra field that other servers have for it.
+pub(in crate::protocol) fn budget(thinking: Option<&Thinking<'_>>, extra: Option<u64>) -> Option<u64> {
+    thinking.and_then(|thinking| thinking.budget_tokens).or(extra)
+}
+
 /// What is done about an assistant message without reasoning in a thinking conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MissingReasoning {

@@ -7,7 +7,7 @@ use std::fmt;
 use crate::conversation::{Conversation, Message, Tool, ToolChoice};
 use crate::error::{Error, ErrorCode};
 use crate::json::{Object, Value};
-use crate::wire::{Node, Path};
+use crate::wire::{Node, Path, wire_words};
 
 use super::{schema, strict};
 
@@ -44,6 +44,7 @@ impl<'v> Declaration<'_, 'v> {
     /// Checks the schema; a strict tool's is rewritten.
     pub(in crate::protocol) fn into_tool(self) -> Result<Tool<'v>, Error> {
         let is_strict = self.strict == Some(true);
+        let enforced = self.parameters.filter(|_| is_strict).map(|node| node.value.borrowed());
         let parameters = match self.parameters {
             None if is_strict => strict::no_parameters(),
             None => Value::Object(Object::default()),
@@ -54,7 +55,7 @@ impl<'v> Declaration<'_, 'v> {
             }
         };
         let Declaration { name, description, strict, deferred, .. } = self;
-        Ok(Tool { name, description, parameters, strict, deferred })
+        Ok(Tool { name, description, parameters, enforced, strict, deferred })
     }
 }
 
@@ -64,7 +65,49 @@ pub(in crate::protocol) enum Choice<'v> {
     Auto,
     None,
     Required,
+    /// A call is required, but the prompt is that of `Auto`.
+    Forced,
     Named(&'v str),
+}
+
+wire_words! {
+    /// Whether one of some tools must be called.
+    pub(crate) enum AllowedMode {
+        /// The model decides.
+        Auto = "auto",
+        /// One must be.
+        Required = "required",
+    }
+}
+
+impl AllowedMode {
+    /// The choice in common terms: the prompt shows nothing of it.
+    pub(in crate::protocol) fn choice(self) -> Choice<'static> {
+        match self {
+            AllowedMode::Auto => Choice::Auto,
+            AllowedMode::Required => Choice::Forced,
+        }
+    }
+}
+
+/// What the calls of an answer are held to. None of it is seen in the prompt.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CallRules {
+    /// Whether there must be a call.
+    pub required: bool,
+    /// Names of the tools that may be called; `None` for all.
+    pub allowed: Option<Vec<String>>,
+    /// Whether there may be one call at most.
+    pub single: bool,
+}
+
+/// What is done about a call that is required of a model that thinks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequiredWhileThinking {
+    /// The model thinks freely; what comes after is constrained.
+    Constrain,
+    /// The request is refused, as the model's service does.
+    Reject,
 }
 
 /// Checks that no two tools share a name.
@@ -85,19 +128,20 @@ pub(in crate::protocol) fn check_unique<'t>(
     Ok(())
 }
 
-/// Applies the tool choice: a name leaves only that tool, and nothing can be required of a thinking model. Without tools
-/// every choice is "auto".
+/// Applies the tool choice, and gives what it demands beyond the prompt: a name leaves only that tool, and a call that is
+/// required of a thinking model cannot be begun by the prompt. Without tools every choice is "auto".
 pub(in crate::protocol) fn apply_choice(
     conversation: &mut Conversation<'_>,
     choice: Choice<'_>,
+    while_thinking: RequiredWhileThinking,
     path: &Path<'_>,
-) -> Result<(), Error> {
+) -> Result<CallRules, Error> {
     if conversation.tools.is_empty() {
         conversation.tool_choice = ToolChoice::Auto;
-        return Ok(());
+        return Ok(CallRules::default());
     }
     conversation.tool_choice = match choice {
-        Choice::Auto => ToolChoice::Auto,
+        Choice::Auto | Choice::Forced => ToolChoice::Auto,
         Choice::None => ToolChoice::None,
         Choice::Required => ToolChoice::Required,
         Choice::Named(name) => {
@@ -108,16 +152,38 @@ pub(in crate::protocol) fn apply_choice(
             ToolChoice::Required
         }
     };
+    let required = choice == Choice::Forced || conversation.tool_choice == ToolChoice::Required;
     if conversation.thinking && conversation.tool_choice == ToolChoice::Required {
-        return Err(Error::new(ErrorCode::ToolChoiceWhileThinking, path.to_string(), &[]));
+        if while_thinking == RequiredWhileThinking::Reject {
+            return Err(Error::new(ErrorCode::ToolChoiceWhileThinking, path.to_string(), &[]));
+        }
+        conversation.tool_choice = ToolChoice::Auto;
     }
+    Ok(CallRules { required, ..CallRules::default() })
+}
+
+/// Limits calls to the tools that a choice names, each with its place in the request. All tools stay in the prompt, so that
+/// its beginning stays cached. Without tools every choice is "auto".
+pub(in crate::protocol) fn allow(
+    rules: &mut CallRules,
+    conversation: &Conversation<'_>,
+    named: &[(String, &str)],
+) -> Result<(), Error> {
+    if conversation.tools.is_empty() {
+        return Ok(());
+    }
+    let declared: HashSet<&str> = conversation.tools.iter().map(|tool| tool.name.as_ref()).collect();
+    if let Some((path, name)) = named.iter().find(|(_, name)| !declared.contains(name)) {
+        return Err(Error::new(ErrorCode::UnknownTool, path, &[("found", name)]));
+    }
+    rules.allowed = Some(named.iter().map(|(_, name)| (*name).to_owned()).collect());
     Ok(())
 }
 
 /// Applies the tool choice to tools that system messages add. A message that is left with nothing to say goes too.
 pub(in crate::protocol) fn filter_added(conversation: &mut Conversation<'_>, choice: Choice<'_>) {
     let shown = |name: &str| match choice {
-        Choice::Auto | Choice::Required => true,
+        Choice::Auto | Choice::Required | Choice::Forced => true,
         Choice::None => false,
         Choice::Named(wanted) => name == wanted,
     };

@@ -1,0 +1,1 @@
+"""Subcommands of `recipe` that have a file of their own."""
