@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::conversation_json;
-use crate::encoded::{Encoded, constraint, parsing_options};
+use crate::encoded::{Encoded, constraint, continued, parsing_options};
 use crate::error::{Error, ErrorCode};
 use crate::history::{HistoryKey, Replay, Seal};
 use crate::json::{Value, parse};
@@ -134,7 +134,8 @@ fn encode_prepared(prepared: Prepared<'_>, options: &Options) -> Result<Encoded,
         custom_tools: prepared.custom_tools,
         namespace_tools: prepared.namespace_tools,
         echo: prepared.echo,
-        seal,
+        // An answer that goes on in a turn has stretches of text that begin in the prompt.
+        seal: seal.filter(|_| continued(&conversation).is_none()),
         tokenizer,
         spellings,
     })

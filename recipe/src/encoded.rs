@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::conversation::{Conversation, Message, ResponseFormat, ToolChoice};
+use crate::conversation::{AssistantMessage, Conversation, Message, ResponseFormat, ToolChoice};
 use crate::decoder::{Decoder, DecoderConfig};
 use crate::history::Seal;
 use crate::json::{Value, write_compact, write_string};
@@ -50,7 +50,7 @@ pub struct Encoded {
     pub namespace_tools: Vec<(String, String, String)>,
     /// Settings that the answer repeats, as members of the response object.
     pub echo: Option<Value<'static>>,
-    /// What seals the records of the answer's ids, if they are kept.
+    /// What seals the records of the answer's ids, if they are kept and the answer is a turn of its own.
     pub seal: Option<Seal>,
     /// What made the ids, and reads those of the answer.
     pub tokenizer: Arc<Tokenizer>,
@@ -126,12 +126,16 @@ pub(crate) fn parsing_options(conversation: &Conversation<'_>) -> ParsingOptions
     }
 }
 
-fn initial_stage(conversation: &Conversation<'_>) -> InitialStage {
-    let prefix = match conversation.messages.last() {
+/// The message that the model is to continue, if there is one.
+pub(crate) fn continued<'c, 'a>(conversation: &'c Conversation<'a>) -> Option<&'c AssistantMessage<'a>> {
+    match conversation.messages.last() {
         Some(Message::Assistant(turn)) if turn.prefix => Some(turn),
         _ => None,
-    };
-    match prefix {
+    }
+}
+
+fn initial_stage(conversation: &Conversation<'_>) -> InitialStage {
+    match continued(conversation) {
         _ if !conversation.thinking => InitialStage::Content,
         Some(turn) if turn.thinking_closed || !turn.content.is_empty() => InitialStage::ContentContinuation,
         Some(turn) if turn.reasoning.as_deref().is_some_and(|reasoning| !reasoning.is_empty()) => {

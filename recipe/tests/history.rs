@@ -244,6 +244,19 @@ fn an_answer_that_was_cut_comes_back_as_far_as_it_came() {
 }
 
 #[test]
+fn an_answer_that_goes_on_in_a_turn_is_not_recorded() {
+    let (protocol, version) = (Protocol::ChatCompletions, Version::V41);
+    let mut required = request(protocol, version, false, true, &[]);
+    required["tool_choice"] = "required".into();
+    let prefix = serde_json::json!({"role": "assistant", "content": "I am", "prefix": true});
+    let continued = request(protocol, version, false, false, &[prefix]);
+    for (body, text) in [(required, " unbelievable"), (continued, " unbelievable")] {
+        let answer = response(&encoded(&body, protocol, &keyed()), &unusual_ids(text, 3), BackendFinish::Stop);
+        assert_eq!(answer["choices"][0]["message"].get("token_history"), None);
+    }
+}
+
+#[test]
 fn text_from_the_backend_ends_recording() {
     let protocol = Protocol::ChatCompletions;
     let first = encoded(&request(protocol, Version::V41, true, true, &[]), protocol, &keyed());

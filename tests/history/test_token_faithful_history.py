@@ -33,6 +33,7 @@ def test_an_answer_comes_back_with_its_own_ids(protocol: str, version: str, stre
     if protocol == "messages" and stream:
         # The signature is sent when thinking ends: it cannot hold what is said later.
         end = recipe.Tokenizer.built_in(version).special_id("</think>")
+        assert end is not None
         cached = cached[: len(cached) - cached[::-1].index(end)]
     with_key, without = conversation.encoded(options()), conversation.encoded()
     assert with_key.token_ids.tolist()[: len(cached)] == cached
@@ -95,7 +96,8 @@ def test_a_short_key_is_refused(key: bytes) -> None:
 
 
 def test_any_value_of_the_field_is_accepted() -> None:
-    for value in (None, 5, [], {}, "x", "th1.", "th1." + "A" * 100):
+    values: list[object] = [None, 5, [], {}, "x", "th1.", "th1." + "A" * 100]
+    for value in values:
         for key in (KEY, None):
             conversation = Conversation("chat_completions", "v4.1")
             conversation.say({"role": "assistant", "content": CONTENT, "token_history": value})
