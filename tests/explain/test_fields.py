@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 import deepseek_recipe as recipe
+from tests.explain.support import tiling_fault
 
 V4, V41 = "DeepSeek-V4-Pro", "DeepSeek-V4.1-Flash"
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -184,3 +186,46 @@ def test_a_token_of_two_fields_is_the_first_ones() -> None:
 def test_a_character_cut_by_tokens_is_shown_once() -> None:
     body = chat({"role": "user", "content": "𓀀𓀁🏴‍☠️ ﷽"})
     assert "".join(text for path, text in fields(body, "chat_completions") if path != "thinking") == "𓀀𓀁🏴‍☠️ ﷽"
+
+
+def test_text_in_place_of_an_image_belongs_to_the_list_that_it_stands_in() -> None:
+    image = {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "Seen:"}, image]}
+    use = {"type": "tool_use", "id": "t", "name": "look", "input": {}}
+    body = {
+        "model": V4,
+        "max_tokens": 9,
+        "messages": [
+            {"role": "user", "content": "Look"},
+            {"role": "assistant", "content": [use]},
+            {"role": "user", "content": [result]},
+        ],
+    }
+    found = fields(body, "messages")
+    assert ("messages[2].content[0].content", "[Unsupported Image]") in found
+    result["content"] = [image]
+    assert ("messages[2].content[0].content", ">[Unsupported Image]") in fields(body, "messages")
+
+
+def test_a_mark_that_the_model_itself_wrote_is_its_contents() -> None:
+    said = "See <｜ref｜>cat<｜/ref｜> there"
+    body = chat(
+        {"role": "user", "content": "Hi"}, {"role": "assistant", "content": said}, {"role": "user", "content": "?"}
+    )
+    assert ("messages[1].content", said) in fields(body, "chat_completions")
+
+
+def test_recorded_ids_have_the_fields_of_their_text() -> None:
+    options = recipe.Options(history_key=b"a secret of tests")
+    body = chat({"role": "user", "content": "Hi"})
+    tokenizer = recipe.Tokenizer.built_in("v4.1")
+    written = tokenizer.encode("Unbel") + tokenizer.encode("ievable!")
+    encoded = recipe.encode(body, "chat_completions", options=options)
+    decoder = encoded.decoder(id="a", created=0, seed=b"any bytes")
+    decoder.push(written)
+    decoder.finish("stop")
+    body["messages"] += [json.loads(decoder.response())["choices"][0]["message"], {"role": "user", "content": "Thanks"}]
+    spans = recipe.explain(body, "chat_completions", options=options)
+    assert tiling_fault(spans, recipe.encode(body, "chat_completions", options=options)) is None
+    answer = next(span for span in spans if span.path == "messages[1].content")
+    assert answer.text == "Unbelievable!" and answer.end - answer.start == len(written)
