@@ -73,8 +73,9 @@ build: $(INSTALLED) ## Build both wheels and both source distributions into dist
 	$(BIN)/python -m build --outdir dist .
 	@ls -l dist
 
-bench: tools ## Run the benchmarks of the codec
-	cargo bench
+bench: tools ## Run the benchmarks of the codec: requests, outputs
+	cargo bench -p recipe
+	cargo run --release -p recipe --example output_cost
 
 fuzz: fuzz-build ## Fuzz one target: make fuzz TARGET=name SECONDS=600
 	@$(if $(TARGET),,echo "Which one? make fuzz TARGET=name, of: $(FUZZ_TARGETS)" >&2; exit 2)
