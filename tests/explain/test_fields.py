@@ -209,10 +209,11 @@ def test_text_in_place_of_an_image_belongs_to_the_list_that_it_stands_in() -> No
 
 def test_a_mark_that_the_model_itself_wrote_is_its_contents() -> None:
     said = "See <｜ref｜>cat<｜/ref｜> there"
+    parts = [{"type": "text", "text": text} for text in ("Look.", said)]
     body = chat(
-        {"role": "user", "content": "Hi"}, {"role": "assistant", "content": said}, {"role": "user", "content": "?"}
+        {"role": "user", "content": "Hi"}, {"role": "assistant", "content": parts}, {"role": "user", "content": "?"}
     )
-    assert ("messages[1].content", said) in fields(body, "chat_completions")
+    assert ("messages[1].content[1].text", said) in fields(body, "chat_completions")
 
 
 def test_recorded_ids_have_the_fields_of_their_text() -> None:
