@@ -45,6 +45,7 @@ class EngineLoop:
             block_size=config.block_size,
             max_step_tokens=config.max_step_tokens,
             max_running_sequences=config.max_running_sequences,
+            kept_sequences=config.kept_sequences,
         )
         self._sequences: dict[str, Sequence] = {}
 
@@ -60,8 +61,8 @@ class EngineLoop:
 
     @property
     def cache_bytes(self) -> int:
-        """Bytes of the cache blocks in use."""
-        return self._allocator.used_count * self._pool.bytes_per_block
+        """Bytes of the cache blocks that sequences in flight hold."""
+        return self._allocator.held_count * self._pool.bytes_per_block
 
     def add(self, request: Request) -> None:
         """Queue a request. Without a seed of its own it gets a random one."""
@@ -85,8 +86,13 @@ class EngineLoop:
     @torch.inference_mode()
     def step(self) -> Outputs:
         """Run one forward pass and return what it produced: at most one token per sequence."""
+        chunks = self._scheduler.schedule()
+        # In this order: a block may be the source of one copy and then the target of another.
+        for chunk in chunks:
+            if chunk.block_copy is not None:
+                self._pool.copy(*chunk.block_copy)
         # The batch wants the chunks of one token first; a prompt's last token may be such a chunk.
-        chunks = sorted(self._scheduler.schedule(), key=lambda chunk: chunk.stop - chunk.start > 1)
+        chunks.sort(key=lambda chunk: chunk.stop - chunk.start > 1)
         logits = self._model(build_batch([_span(chunk) for chunk in chunks], self._pool.block_size), self._pool)
         sequences = [chunk.sequence for chunk in chunks if chunk.samples]
         token_ids = sample(logits, [_choice(sequence) for sequence in sequences])
@@ -111,7 +117,7 @@ class EngineLoop:
             token_ids=(token_id,),
             logprobs=None if logprob is None else (logprob,),
             finish_reason=reason,
-            cached_tokens=0 if sequence.generated_count == 1 else None,
+            cached_tokens=sequence.cached_count if sequence.generated_count == 1 else None,
         )
 
 

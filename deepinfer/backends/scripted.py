@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from deepinfer.backends.admission import check_request
+from deepinfer.cache.prefix import PrefixCache
 from deepinfer.core import FinishReason, Health, ModelDescription, OutputStream, Request, StepOutput
 from deepinfer.errors import EngineError
 
@@ -37,11 +38,14 @@ class ScriptedEngine:
     """`Engine` whose answers come from `choose`, called once per request as it is submitted.
 
     A script is replayed as it is: of the sampling parameters only `max_tokens` counts, and there are no log
-    probabilities.
+    probabilities. Cached tokens are counted as an engine with a model would: the last `kept_sequences` are kept.
     """
 
-    def __init__(self, choose: Callable[[Request], Script], description: ModelDescription) -> None:
+    def __init__(
+        self, choose: Callable[[Request], Script], description: ModelDescription, *, kept_sequences: int = 64
+    ) -> None:
         self._choose = choose
+        self._prefixes: PrefixCache[None] = PrefixCache(kept_sequences)
         self._description = description
         self._started = False
         # Weak, so that a stream its consumer dropped is no longer in flight.
@@ -62,7 +66,7 @@ class ScriptedEngine:
         if not self._started:
             raise EngineError("the engine is not running; start it first", code="engine_stopped")
         check_request(request, model=self._description, in_flight=self._replays)
-        replay = _Replay(self._choose(request), request, self._replays)
+        replay = _Replay(self._choose(request), request, self._replays, self._prefixes)
         self._replays[request.request_id] = replay
         return replay
 
@@ -88,14 +92,21 @@ class ScriptedEngine:
 
 
 class _Replay:
-    """One script on its way out. Leaves `replays`, where its engine finds it, when it ends."""
+    """One script on its way out. Leaves `replays`, where its engine finds it, for `prefixes` when it ends."""
 
-    def __init__(self, script: Script, request: Request, replays: WeakValueDictionary[str, _Replay]) -> None:
+    def __init__(
+        self,
+        script: Script,
+        request: Request,
+        replays: WeakValueDictionary[str, _Replay],
+        prefixes: PrefixCache[None],
+    ) -> None:
         self.aborted = asyncio.Event()
         self._script = script
         self._token_ids = script.token_ids[: request.sampling.max_tokens]
-        self._request_id = request.request_id
+        self._request = request
         self._replays = replays
+        self._prefixes = prefixes
         self._place = 0
         self._ended = False
 
@@ -107,15 +118,16 @@ class _Replay:
             raise StopAsyncIteration
         await self._pause()
         if self.aborted.is_set():
-            self._ended = True
+            self._leave()
             return StepOutput(token_ids=(), finish_reason=FinishReason.ABORT)
         start, self._place = self._place, self._place + self._script.tokens_per_step
+        cached_tokens = self._cached_tokens() if start == 0 else None
         if self._place >= len(self._token_ids):
             self._leave()
         return StepOutput(
             token_ids=self._token_ids[start : self._place],
             finish_reason=self._finish_reason() if self._ended else None,
-            cached_tokens=0 if start == 0 else None,
+            cached_tokens=cached_tokens,
         )
 
     async def aclose(self) -> None:
@@ -123,10 +135,19 @@ class _Replay:
         if not self._ended:
             self._leave()
 
+    def _cached_tokens(self) -> int:
+        # A model computes the last token of a prompt in any case: its logits are wanted.
+        length, _ = self._prefixes.match(self._request.token_ids[:-1])
+        return length
+
     def _leave(self) -> None:
         self._ended = True
         if not self.aborted.is_set():
-            del self._replays[self._request_id]
+            del self._replays[self._request.request_id]
+        if self._place > 0:
+            # A model never computes the last token of an answer.
+            answer = self._token_ids[: self._place][:-1]
+            self._prefixes.keep([*self._request.token_ids, *answer], None)
 
     def _finish_reason(self) -> FinishReason:
         cut = len(self._token_ids) < len(self._script.token_ids)

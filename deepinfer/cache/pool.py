@@ -24,3 +24,8 @@ class KeyValuePool:
         """Store rows [rows, head_count, head_size] at `slots` [rows], int64: block times block_size plus offset."""
         self.keys[layer].flatten(0, 1).index_copy_(0, slots, keys)
         self.values[layer].flatten(0, 1).index_copy_(0, slots, values)
+
+    def copy(self, source: int, target: int) -> None:
+        """Copy the keys and values of block `source` into block `target`, in every layer."""
+        self.keys[:, target] = self.keys[:, source]
+        self.values[:, target] = self.values[:, source]

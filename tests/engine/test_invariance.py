@@ -1,4 +1,4 @@
-"""Batching, prompt chunking and preemption change no greedy and no seeded answer."""
+"""Batching, prompt chunking, preemption and reuse of a prefix change no greedy and no seeded answer."""
 
 from __future__ import annotations
 
@@ -62,3 +62,23 @@ def test_answers_survive_preemption(seeded: bool, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(engine._scheduler, "_preempt", spy)
     assert run(engine, requests(seeded=seeded)) == expected
     assert len(preempted) >= 3
+
+
+@pytest.mark.parametrize("seeded", [False, True])
+@pytest.mark.parametrize("kept_sequences", [0, 4, 64])
+def test_answers_do_not_depend_on_what_is_kept(kept_sequences: int, seeded: bool) -> None:
+    expected = alone(seeded=seeded)
+    engine = engine_loop(replace(CONFIG, kept_sequences=kept_sequences))
+    cached = 0
+    for _ in range(2):
+        for one in requests(seeded=seeded):
+            # A conversation goes on: the first half of the prompt is asked for alone, then all of it.
+            start = request("start", one.token_ids[: len(one.token_ids) // 2 or 1], greedy(3))
+            run(engine, [start])
+            engine.add(one)
+            outputs = []
+            while engine.has_work:
+                outputs += [output for _, output in engine.step()]
+            assert [token for output in outputs for token in output.token_ids] == expected[one.request_id]
+            cached += outputs[0].cached_tokens or 0
+    assert (cached >= sum(LENGTHS) // 2) == (kept_sequences > 0)

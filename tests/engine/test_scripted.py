@@ -91,6 +91,22 @@ async def test_closed_and_dropped_streams_are_not_in_flight(engine: ScriptedEngi
     assert engine.health().running == 0
 
 
+async def test_counts_cached_tokens_as_a_model_would(engine: ScriptedEngine) -> None:
+    async def cached(prompt: list[int]) -> int | None:
+        outputs = [output async for output in engine.submit(request("plain", prompt, greedy(20)))]
+        return outputs[0].cached_tokens
+
+    assert await cached([7, 8, 9]) == 0
+    # The last token of a prompt is computed in any case.
+    assert await cached([7, 8, 9]) == 2
+    # The answer's last token never is.
+    assert await cached([7, 8, 9, 1, 2, 3, 4, 5, 6]) == 7
+    assert await cached([7, 8, 1]) == 2
+    stopped = engine.submit(request("slow1", [5, 5, 5, 5], greedy(9)))
+    await stopped.aclose()
+    assert await cached([5, 5, 5]) == 0, "nothing was computed of a request that ended before its first step"
+
+
 async def test_refuses_what_no_engine_could_run(engine: ScriptedEngine) -> None:
     stream = engine.submit(request("plain", [1], greedy(9)))
     for one, code in (

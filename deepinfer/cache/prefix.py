@@ -1,0 +1,72 @@
+"""Owns which finished sequences are kept, so that the next request need not compute a prompt's known beginning again.
+
+Knows no tensors, blocks or policy: what a sequence left behind is the caller's. The last `capacity` sequences are kept,
+each used one counting as new. A match costs one comparison of bytes per kept sequence.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+State = TypeVar("State")
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept(Generic[State]):
+    # Four bytes an id: two sequences of 100,000 are compared in a quarter of a millisecond.
+    ids: memoryview
+    state: State
+
+
+class PrefixCache(Generic[State]):
+    """Token ids of kept sequences, each with a state that stands for what was computed from them."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        # The least recently used first.
+        self._kept: list[_Kept[State]] = []
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def match(self, token_ids: Sequence[int]) -> tuple[int, State | None]:
+        """Find the longest beginning of `token_ids` that a kept sequence shares: its length and that one's state."""
+        wanted = _packed(token_ids)
+        length, place = 0, -1
+        for index, kept in enumerate(self._kept):
+            # Most sequences part early: only one that shares more than the best so far is measured.
+            if len(kept.ids) > length and wanted[: length + 1] == kept.ids[: length + 1]:
+                length, place = _shared_length(wanted, kept.ids, length + 1), index
+        if place < 0:
+            return 0, None
+        best = self._kept.pop(place)
+        self._kept.append(best)
+        return length, best.state
+
+    def keep(self, token_ids: Sequence[int], state: State) -> list[State]:
+        """Keep a sequence. Returns the states that are not kept any more, this one among them if `capacity` is 0."""
+        self._kept.append(_Kept(_packed(token_ids), state))
+        return [self._kept.pop(0).state for _ in range(len(self._kept) - self._capacity)]
+
+    def evict(self) -> State | None:
+        """Forget the least recently used sequence and return its state; None when nothing is kept."""
+        return self._kept.pop(0).state if self._kept else None
+
+
+def _packed(token_ids: Sequence[int]) -> memoryview:
+    return memoryview(array("I", token_ids).tobytes()).cast("I")
+
+
+def _shared_length(first: memoryview, second: memoryview, known: int) -> int:
+    """Length of the common beginning, of which `known` ids are known to agree: by halving."""
+    low, high = known, min(len(first), len(second))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if first[low:middle] == second[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
