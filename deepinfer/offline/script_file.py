@@ -4,6 +4,7 @@
     match = "weather in Paris"      # a regular expression, searched in the last part of the prompt; absent: any prompt
     in = "last"                     # "last": from the last user or tool message on; "whole": all of it
     output = "Let me look.</think>It is sunny."     # control spellings such as </think> become control tokens
+                                  # or a list of texts, each in tokens of its own: a model cuts words in odd places too
     tokens_per_step = 4
     delay_seconds = 0.01
     finish = "stop"                 # or "length"
@@ -117,7 +118,7 @@ class _Reader:
         return Rule(pattern=self._pattern(), whole=whole, script=self._script(tokenizer, end))
 
     def _script(self, tokenizer: recipe.Tokenizer, end: int) -> Script:
-        token_ids = tokenizer.encode(self._text("output"), special=True)
+        token_ids = [token_id for text in self._output() for token_id in tokenizer.encode(text, special=True)]
         finish_reason = FinishReason(self._choice("finish", ("stop", "length"), "stop"))
         if finish_reason is FinishReason.STOP:
             token_ids.append(end)
@@ -144,6 +145,15 @@ class _Reader:
         value = self._table[field]
         if not isinstance(value, str):
             raise self._fault(field, f"is {value!r}; it must be a string")
+        return value
+
+    def _output(self) -> list[str]:
+        value = self._table.get("output")
+        if not isinstance(value, list):
+            return [self._text("output")]
+        for place, text in enumerate(value):
+            if not isinstance(text, str):
+                raise self._fault(f"output[{place}]", f"is {text!r}; it must be a string")
         return value
 
     def _choice(self, field: str, allowed: tuple[str, ...], default: str) -> str:

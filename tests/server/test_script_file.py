@@ -67,6 +67,14 @@ def test_control_spellings_become_control_tokens(tmp_path: Path) -> None:
     assert close in choose(rules, "hello").token_ids
 
 
+def test_texts_of_a_list_have_tokens_of_their_own(tmp_path: Path) -> None:
+    tokenizer = recipe.Tokenizer.built_in(VERSION)
+    script = choose(load(tmp_path, '[[rule]]\noutput = ["Unbel", "ievable!"]'), "hello")
+    end = recipe.eos_token_id(VERSION)
+    assert list(script.token_ids) == [*tokenizer.encode("Unbel"), *tokenizer.encode("ievable!"), end]
+    assert list(script.token_ids) != [*tokenizer.encode("Unbelievable!"), end]
+
+
 def test_a_rule_sees_the_last_part_only_unless_it_asks_for_all(tmp_path: Path) -> None:
     prompt = "<｜User｜>weather<｜Assistant｜>sun<｜User｜>thanks<｜Assistant｜>"
     last = load(tmp_path, '[[rule]]\nmatch = "weather"\noutput = "a"\n[[rule]]\noutput = "b"')
@@ -92,6 +100,8 @@ def test_a_prompt_that_no_rule_matches_is_the_clients_fault(tmp_path: Path) -> N
         ("other = 1\n[[rule]]\noutput = 'x'", "unknown entry 'other'"),
         ("[[rule]]\nmatch = 'x'", "rule 1: output is missing"),
         ("[[rule]]\noutput = 3", "rule 1: output is 3; it must be a string"),
+        ("[[rule]]\noutput = ['x', 3]", "rule 1: output[1] is 3; it must be a string"),
+        ("[[rule]]\noutput = []\nfinish = 'length'", "rule 1: output is empty"),
         ("[[rule]]\noutput = 'x'\nmatsch = 'y'", "rule 1: matsch is not a known field"),
         ("[[rule]]\noutput = 'x'\nmatch = '('", "rule 1: match is not a valid regular expression"),
         ("[[rule]]\noutput = 'x'\nin = 'first'", "rule 1: in is 'first'; it must be one of last, whole"),
