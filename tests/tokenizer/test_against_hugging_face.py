@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import pathlib
+import random
 from collections.abc import Iterable
 
 import pytest
@@ -105,8 +106,31 @@ def test_every_code_point(ours: recipe.Tokenizer, plain_reference: tokenizers.To
 @pytest.mark.parametrize("length", [47, 48, 49, 63, 64, 65, 66, 1000])
 @pytest.mark.parametrize("part", ["a", "ab", "the", "=", "-*", " ", "\n", "\t ", "中", "深度求索", "é", "\u0301", "\0"])
 def test_long_words(ours: recipe.Tokenizer, plain_reference: tokenizers.Tokenizer, part: str, length: int) -> None:
-    """Lengths around the border between the mergers."""
+    """Lengths around the border between the two ways to merge."""
     assert_same(ours, plain_reference, [part * length, "x" + part * length, part * length + "x"])
+
+
+HUGE_WORDS = {
+    "letters": "abcdefghijklmnopqrstuvwxyz",
+    "both cases": "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ",
+    "common letters": "etaoinshr",
+    "han": [chr(code) for code in range(0x4E00, 0x9FA6)],
+    "hangul": [chr(code) for code in range(0xAC00, 0xD7A4)],
+    "arabic": [chr(code) for code in range(0x627, 0x64B)],
+    "rare letters": [chr(code) for code in range(0x10400, 0x10450)],
+    "signs": "=-.*/_#<>",
+    "white space": " \t",
+    "line breaks": "\r\n",
+}
+
+
+@pytest.mark.parametrize("characters", HUGE_WORDS.values(), ids=list(HUGE_WORDS))
+def test_huge_words(ours: recipe.Tokenizer, plain_reference: tokenizers.Tokenizer, characters: list[str]) -> None:
+    """One pre-token of 20,000 random characters, and of few characters in long runs."""
+    chance = random.Random(0)
+    one_by_one = "".join(chance.choices(characters, k=20_000))
+    in_runs = "".join(chance.choice(characters) * chance.randint(1, 300) for _ in range(100))
+    assert_same(ours, plain_reference, [one_by_one, in_runs])
 
 
 @given(TEXTS)

@@ -1,93 +1,19 @@
 //! Byte-level byte pair encoding of one pre-token at a time.
 //!
-//! Owns: the pair table and the merge order: lowest rank first, leftmost among equals. Must not know: token bytes,
-//! where pre-tokens come from, added tokens, JSON.
-//! Cost: quadratic on the stack up to [`SHORT`] bytes, where that is fastest, with a heap in O(n log n) beyond. The
-//! pair table is fixed once built and its probe chains depend on the vocabulary only, so no text can make it slow.
+//! Owns: the merge order: lowest rank first, leftmost among equals. Must not know: where pre-tokens come from, added
+//! tokens, JSON.
+//! Cost: quadratic on the stack up to [`SHORT`] bytes, where that is fastest, linear beyond, see `greedy`; with a heap
+//! in O(n log n) for the rare vocabulary that `greedy` cannot read.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use super::greedy::Greedy;
+use super::pairs::{Merge, NO_RANK, PairTable};
+use super::words::TokenBytes;
+
 /// Longest pre-token, in bytes, that merges in arrays on the stack.
 const SHORT: usize = 64;
-/// Rank of a pair that does not merge.
-const NO_RANK: u32 = u32::MAX;
-/// Spreads pair keys over the table.
-const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
-/// Bits of a token id inside a pair slot.
-const ID_BITS: u32 = 20;
-/// Bits of a merge rank inside a pair slot.
-const RANK_BITS: u32 = 24;
-const RANK_MASK: u64 = (1 << RANK_BITS) - 1;
-/// One more than the highest token id that a pair slot holds; the all-ones id is part of the empty slot.
-pub(super) const MAXIMUM_ENTRIES: usize = (1 << ID_BITS) - 1;
-/// Most merges that a pair slot can number.
-pub(super) const MAXIMUM_MERGES: usize = (1 << RANK_BITS) - 1;
-
-/// One merge: its two parts and what they become. Its rank is its place in the list.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Merge {
-    pub(super) left: u32,
-    pub(super) right: u32,
-    pub(super) merged: u32,
-}
-
-/// Hash table from token pairs to merge ranks: left id, right id and rank share one word.
-struct PairTable {
-    slots: Vec<u64>,
-    mask: usize,
-    shift: u32,
-}
-
-impl PairTable {
-    fn new(merges: &[Merge]) -> Self {
-        let size = (merges.len() * 2).next_power_of_two().max(2);
-        let mut table = Self { slots: vec![u64::MAX; size], mask: size - 1, shift: 64 - size.ilog2() };
-        // From the last to the first: where a pair is listed twice the last rank counts, as in the reference.
-        for (rank, merge) in merges.iter().enumerate().rev() {
-            table.insert(merge.left, merge.right, rank as u64);
-        }
-        table
-    }
-
-    #[inline]
-    fn start(&self, key: u64) -> usize {
-        usize::try_from(key.wrapping_mul(MULTIPLIER) >> self.shift).unwrap_or(0)
-    }
-
-    fn insert(&mut self, left: u32, right: u32, rank: u64) {
-        let key = u64::from(left) << ID_BITS | u64::from(right);
-        let mut position = self.start(key);
-        while let Some(slot) = self.slots.get_mut(position) {
-            if *slot >> RANK_BITS == key {
-                return;
-            }
-            if *slot == u64::MAX {
-                *slot = key << RANK_BITS | rank;
-                return;
-            }
-            position = (position + 1) & self.mask;
-        }
-    }
-
-    /// Rank of the merge of `left` and `right`, or [`NO_RANK`].
-    #[inline]
-    fn rank(&self, left: u32, right: u32) -> u32 {
-        let key = u64::from(left) << ID_BITS | u64::from(right);
-        let mut position = self.start(key);
-        while let Some(&slot) = self.slots.get(position) {
-            if slot >> RANK_BITS == key {
-                return u32::try_from(slot & RANK_MASK).unwrap_or(NO_RANK);
-            }
-            if slot == u64::MAX {
-                break;
-            }
-            position = (position + 1) & self.mask;
-        }
-        NO_RANK
-    }
-}
-
 /// Everything that turns a pre-token into ids.
 pub(super) struct Encoder {
     byte_ids: [u32; 256],
@@ -96,16 +22,19 @@ pub(super) struct Encoder {
     pairs: PairTable,
     /// Id that each merge produces, by rank.
     results: Vec<u32>,
+    /// `None` for a vocabulary that it cannot read.
+    pub(super) greedy: Option<Greedy>,
 }
 
 impl Encoder {
     /// Encoder of the given merges. Ids are below [`MAXIMUM_ENTRIES`], merges at most [`MAXIMUM_MERGES`].
-    pub(super) fn new(byte_ids: &[u32; 256], merges: &[Merge]) -> Self {
+    pub(super) fn new(byte_ids: &[u32; 256], merges: &[Merge], tokens: &TokenBytes) -> Self {
         let pairs = PairTable::new(merges);
         let byte_pairs = byte_ids.iter().flat_map(|&left| byte_ids.iter().map(move |&right| (left, right)));
         let byte_pairs = byte_pairs.map(|(left, right)| pairs.rank(left, right)).collect();
         let results = merges.iter().map(|merge| merge.merged).collect();
-        Self { byte_ids: *byte_ids, byte_pairs, pairs, results }
+        let greedy = Greedy::new(byte_ids, merges, tokens, &pairs);
+        Self { byte_ids: *byte_ids, byte_pairs, pairs, results, greedy }
     }
 
     #[inline]
@@ -120,7 +49,11 @@ impl Encoder {
 
     /// Appends the ids of one pre-token, merged from its bytes.
     pub(super) fn merge(&self, word: &[u8], out: &mut Vec<u32>) {
-        if word.len() <= SHORT { self.merge_short(word, out) } else { self.merge_long(word, out) }
+        match &self.greedy {
+            _ if word.len() <= SHORT => self.merge_short(word, out),
+            Some(greedy) => greedy.encode(&self.pairs, word, out),
+            None => self.merge_long(word, out),
+        }
     }
 
     /// Finds the lowest rank by looking at all of them; closes the gap by moving the rest down.
@@ -161,8 +94,9 @@ impl Encoder {
         }
     }
 
-    /// Finds the lowest rank with a heap over a linked list; entries that later merges made stale are skipped.
-    fn merge_long(&self, word: &[u8], out: &mut Vec<u32>) {
+    /// Finds the lowest rank with a heap over a linked list; entries that later merges made stale are skipped. The plain
+    /// way: what `greedy` is compared with.
+    pub(super) fn merge_long(&self, word: &[u8], out: &mut Vec<u32>) {
         let mut list = LinkedIds::new(word.iter().map(|&byte| self.byte_id(byte)));
         let candidate = |list: &LinkedIds, at: usize| {
             let (left, right) = (list.id(at)?, list.id(list.next(at)?)?);
@@ -238,6 +172,7 @@ impl LinkedIds {
 #[cfg(test)]
 mod tests {
     use super::{Encoder, Merge, SHORT};
+    use crate::tokenizer::words::TokenBytes;
     use proptest::prelude::*;
 
     /// The rule itself: merge the leftmost pair of the lowest rank until no pair merges.
@@ -253,9 +188,9 @@ mod tests {
         }
     }
 
-    /// Merges that build on each other, in any order of rank.
+    /// Merges that build on each other, each after those that make its parts.
     fn merges() -> impl Strategy<Value = Vec<Merge>> {
-        proptest::collection::vec((0_usize..30, 0_usize..30), 1..30).prop_flat_map(|parts| {
+        proptest::collection::vec((0_usize..30, 0_usize..30), 1..30).prop_map(|parts| {
             let mut ids: Vec<u32> = (97..100).collect();
             let mut merges: Vec<Merge> = Vec::new();
             for ((left, right), merged) in parts.into_iter().zip(256..) {
@@ -265,25 +200,56 @@ mod tests {
                     ids.push(merged);
                 }
             }
-            Just(merges).prop_shuffle()
+            merges
         })
+    }
+
+    fn encoder(merges: &[Merge]) -> Encoder {
+        let mut byte_ids = [0; 256];
+        for (id, byte) in byte_ids.iter_mut().zip(0..) {
+            *id = byte;
+        }
+        let mut bytes: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
+        let mut in_order_of_id = merges.to_vec();
+        in_order_of_id.sort_by_key(|merge| merge.merged);
+        for merge in in_order_of_id {
+            bytes.resize(merge.merged as usize, Vec::new());
+            bytes.push([bytes[merge.left as usize].as_slice(), &bytes[merge.right as usize]].concat());
+        }
+        let mut tokens = TokenBytes::default();
+        for bytes in &bytes {
+            tokens.push(bytes).unwrap();
+        }
+        Encoder::new(&byte_ids, merges, &tokens)
+    }
+
+    /// What each merger makes of `word`; the linear one only where it can read the vocabulary.
+    fn by_all_mergers(encoder: &Encoder, word: &[u8]) -> Vec<Vec<u32>> {
+        let (mut short, mut long) = (Vec::new(), Vec::new());
+        encoder.merge_short(word, &mut short);
+        encoder.merge_long(word, &mut long);
+        let greedy = encoder.greedy.iter().map(|greedy| {
+            let mut ids = vec![7];
+            greedy.encode(&encoder.pairs, word, &mut ids);
+            ids.split_off(1)
+        });
+        [short, long].into_iter().chain(greedy).collect()
     }
 
     proptest! {
         #[test]
-        fn both_mergers_follow_the_rule(merges in merges(), word in "[abc]{0,64}") {
-            let mut byte_ids = [0; 256];
-            for (id, byte) in byte_ids.iter_mut().zip(0..) {
-                *id = byte;
-            }
-            let encoder = Encoder::new(&byte_ids, &merges);
-            let expected = by_the_rule(&merges, word.as_bytes());
-            let (mut short, mut long) = (Vec::new(), Vec::new());
+        fn all_mergers_follow_the_rule(merges in merges(), word in "[abc]{0,64}|(a|ab|abc){0,20}|(ab?c?a){0,16}") {
+            let (encoder, word) = (encoder(&merges), word.as_bytes());
             prop_assert!(word.len() <= SHORT);
-            encoder.merge_short(word.as_bytes(), &mut short);
-            encoder.merge_long(word.as_bytes(), &mut long);
-            prop_assert_eq!(&short, &expected);
-            prop_assert_eq!(&long, &expected);
+            prop_assert_eq!(by_all_mergers(&encoder, word), vec![by_the_rule(&merges, word); 3]);
+        }
+
+        #[test]
+        fn merges_in_any_order_follow_the_rule(merges in merges().prop_shuffle(), word in "[abc]{0,64}") {
+            let expected = by_the_rule(&merges, word.as_bytes());
+            for ids in by_all_mergers(&encoder(&merges), word.as_bytes()) {
+                prop_assert_eq!(&ids, &expected);
+            }
         }
     }
 }

@@ -7,7 +7,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::added::{AddedToken, AddedTokens};
-use super::bpe::{Encoder, MAXIMUM_ENTRIES, MAXIMUM_MERGES, Merge};
+use super::bpe::Encoder;
+use super::pairs::{MAXIMUM_ENTRIES, MAXIMUM_MERGES, Merge};
 use super::words::{TokenBytes, WordTable};
 use super::{Tokenizer, Vocabulary};
 use crate::json::{Object, Value, parse};
@@ -50,7 +51,7 @@ pub(super) fn from_json(bytes: &[u8]) -> Result<Tokenizer, LoadError> {
     let tokens = token_bytes(vocabulary, &added)?;
     let all_words = WordTable::new(&tokens, ids(&tokens));
     let merges = merges(model, &tokens, &all_words)?;
-    let encoder = Encoder::new(&byte_ids(&tokens, &all_words)?, &merges);
+    let encoder = Encoder::new(&byte_ids(&tokens, &all_words)?, &merges, &tokens);
     let words =
         if is_true(member(model, "ignore_merges")) { all_words } else { reachable_words(&tokens, all_words, &encoder) };
     Ok(Tokenizer { vocabulary: Arc::new(Vocabulary { tokens, words, encoder }), added: Arc::new(added) })

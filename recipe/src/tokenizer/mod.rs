@@ -2,14 +2,17 @@
 //!
 //! Owns: the immutable [`Tokenizer`] and its two ways to read text: as plain text, where nothing a user types can
 //! become a control token, and with added tokens recognised. Must not know: prompts, protocols, model versions.
-//! Cost: see `pretokenize`, `words` and `bpe`; a clone and a re-spelling share all heavy tables.
+//! Cost: see `pretokenize`, `words`, `bpe` and `greedy`; a clone and a re-spelling share all heavy tables.
 
 mod added;
 mod bpe;
 mod character_classes;
 mod decode;
+mod greedy;
 mod load;
+mod pairs;
 mod pretokenize;
+mod trie;
 mod words;
 
 use std::sync::Arc;

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::pretokenize::PreTokens;
 use super::{LoadError, Piece, Tokenizer, UnknownTokenId};
 
 static V4: LazyLock<Tokenizer> =
@@ -101,11 +102,34 @@ fn spellings_can_be_changed() -> Result<(), LoadError> {
     Ok(())
 }
 
+/// What the plain merger, pair by pair, makes of a text that is one pre-token.
+fn pair_by_pair(text: &str) -> Vec<u32> {
+    let mut ids = Vec::new();
+    V4.vocabulary.encoder.merge_long(text.as_bytes(), &mut ids);
+    ids
+}
+
 #[test]
-fn a_megabyte_of_one_letter_is_no_special_case() {
-    let text = "a".repeat(1_000_000);
-    let ids = plain(&V4, &text);
-    assert_eq!(V4.decode(&ids), Ok(text.into_bytes()));
+fn huge_words_give_what_merging_pair_by_pair_gives() {
+    let mut state = 1_u32;
+    let mut next = |below: u32| {
+        state = state.wrapping_mul(0x0019_660D).wrapping_add(0x3C6E_F35F);
+        (state >> 8) % below
+    };
+    let letters: String = (0..100_000).filter_map(|_| char::from_u32(97 + next(26))).collect();
+    let both_cases: String = (0..30_000).filter_map(|_| char::from_u32(65 + next(26) + 32 * next(2))).collect();
+    let han: String = (0..30_000).filter_map(|_| char::from_u32(0x4E00 + next(0x51A6))).collect();
+    let hangul: String = (0..30_000).filter_map(|_| char::from_u32(0xAC00 + next(11_172))).collect();
+    let signs: String = (0..30_000).filter_map(|_| "=-.*/_#".chars().nth(next(7) as usize)).collect();
+    for text in [letters, both_cases, han, hangul, signs] {
+        assert_eq!(plain(&V4, &text), pair_by_pair(&text), "{text:.40}");
+    }
+    for part in ["a", "ab", "=", "-=", "...-", " ", "\n", "\r\n", "é", "中", "的", "😀"] {
+        for length in (65_usize..200).chain([4095, 4096, 100_000]) {
+            let text = part.repeat(length.div_ceil(part.len()));
+            assert_eq!(plain(&V4, &text), pair_by_pair(&text), "{length} of {part:?}");
+        }
+    }
 }
 
 /// A file with an entry for each byte, the given further entries and merges.
@@ -183,6 +207,15 @@ proptest! {
     fn decoding_gives_the_text_back(text in "\\PC*|[ -~\\s]*|[\\p{Han}\\p{Kana}0-9 ]*|(?s:.*)") {
         prop_assert_eq!(V4.decode(&plain(&V4, &text)), Ok(text.clone().into_bytes()));
         prop_assert_eq!(V4.decode(&special(&V4, &text)), Ok(text.into_bytes()));
+    }
+
+    #[test]
+    fn long_words_give_what_merging_pair_by_pair_gives(text in "[a-z]{65,200}|[A-Za-z]{65,200}|\\PC{65,99}|[=*.#-]{65,300}|(a|the|ing){65,99}") {
+        let mut ids = Vec::new();
+        for word in PreTokens::new(&text) {
+            V4.vocabulary.encoder.merge_long(word, &mut ids);
+        }
+        prop_assert_eq!(plain(&V4, &text), ids);
     }
 
     #[test]

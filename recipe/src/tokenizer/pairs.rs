@@ -1,0 +1,99 @@
+//! Which pairs of tokens merge, and in what order.
+//!
+//! Owns: the pair table. Must not know: how a word is merged, token bytes.
+//! Cost: one load for most pairs that do not merge, two for the others. The table is fixed once built and its probe
+//! chains depend on the vocabulary only, so no text can make it slow.
+
+/// Rank of a pair that does not merge.
+pub(super) const NO_RANK: u32 = u32::MAX;
+/// Spreads pair keys over the table.
+const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
+/// Bits of the filter for each slot.
+const FILTER_BITS: usize = 8;
+/// Slots for which one word of the filter has bits.
+const FILTER_WORD: usize = 64 / FILTER_BITS;
+/// Bits of a token id inside a pair slot.
+pub(super) const ID_BITS: u32 = 20;
+/// Bits of a merge rank inside a pair slot.
+const RANK_BITS: u32 = 24;
+const RANK_MASK: u64 = (1 << RANK_BITS) - 1;
+/// One more than the highest token id that a pair slot holds; the all-ones id is part of the empty slot.
+pub(super) const MAXIMUM_ENTRIES: usize = (1 << ID_BITS) - 1;
+/// Most merges that a pair slot can number.
+pub(super) const MAXIMUM_MERGES: usize = (1 << RANK_BITS) - 1;
+
+/// One merge: its two parts and what they become. Its rank is its place in the list.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Merge {
+    pub(super) left: u32,
+    pub(super) right: u32,
+    pub(super) merged: u32,
+}
+
+/// Hash table from token pairs to merge ranks: left id, right id and rank share one word.
+pub(super) struct PairTable {
+    slots: Vec<u64>,
+    mask: usize,
+    shift: u32,
+    /// [`FILTER_BITS`] bits a slot: most pairs that do not merge are known by one load from this small table.
+    filter: Vec<u64>,
+}
+
+impl PairTable {
+    pub(super) fn new(merges: &[Merge]) -> Self {
+        let size = (merges.len() * 2).next_power_of_two().max(8);
+        let (slots, filter) = (vec![u64::MAX; size], vec![0; size / FILTER_WORD]);
+        let mut table = Self { slots, mask: size - 1, shift: 64 - size.ilog2(), filter };
+        // From the last to the first: where a pair is listed twice the last rank counts, as in the reference.
+        for (rank, merge) in merges.iter().enumerate().rev() {
+            table.insert(merge.left, merge.right, rank as u64);
+        }
+        table
+    }
+
+    /// Where the search for a pair starts, and its bit in the filter.
+    #[inline]
+    fn place(&self, key: u64) -> (usize, usize) {
+        let hash = key.wrapping_mul(MULTIPLIER) >> (self.shift - FILTER_BITS.ilog2());
+        let bit = usize::try_from(hash).unwrap_or(0);
+        (bit / FILTER_BITS, bit)
+    }
+
+    fn insert(&mut self, left: u32, right: u32, rank: u64) {
+        let key = u64::from(left) << ID_BITS | u64::from(right);
+        let (mut position, bit) = self.place(key);
+        if let Some(word) = self.filter.get_mut(bit / 64) {
+            *word |= 1 << (bit % 64);
+        }
+        while let Some(slot) = self.slots.get_mut(position) {
+            if *slot >> RANK_BITS == key {
+                return;
+            }
+            if *slot == u64::MAX {
+                *slot = key << RANK_BITS | rank;
+                return;
+            }
+            position = (position + 1) & self.mask;
+        }
+    }
+
+    /// Rank of the merge of `left` and `right`, or [`NO_RANK`].
+    #[inline]
+    pub(super) fn rank(&self, left: u32, right: u32) -> u32 {
+        let key = u64::from(left) << ID_BITS | u64::from(right);
+        let (mut position, bit) = self.place(key);
+        if self.filter.get(bit / 64).is_none_or(|word| word >> (bit % 64) & 1 == 0) {
+            return NO_RANK;
+        }
+        while let Some(&slot) = self.slots.get(position) {
+            if slot >> RANK_BITS == key {
+                return u32::try_from(slot & RANK_MASK).unwrap_or(NO_RANK);
+            }
+            if slot == u64::MAX {
+                break;
+            }
+            position = (position + 1) & self.mask;
+        }
+        NO_RANK
+    }
+}
