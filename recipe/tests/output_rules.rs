@@ -477,6 +477,15 @@ fn read_long(options: &ParsingOptions, output: &str) -> output_support::Folded {
         let halves = output_support::read_pieces(options, [&output[..place], &output[place..]], BackendFinish::Stop);
         assert!(whole == halves, "split at {place}");
     }
+    let mut pieces = Vec::new();
+    let mut rest = output.as_str();
+    while let Some((place, _)) = rest.char_indices().nth(4001) {
+        let (piece, later) = rest.split_at(place);
+        pieces.push(piece);
+        rest = later;
+    }
+    pieces.push(rest);
+    assert!(whole == output_support::read_pieces(options, pieces, BackendFinish::Stop), "in many pieces");
     whole
 }
 
@@ -498,10 +507,29 @@ fn what_is_held_is_bounded() {
     assert_eq!(folded.calls[0].arguments, arguments, "a fenced block past the limit");
     let folded = read_long(&thinking(), &format!("a\n{}", call("true")));
     assert_eq!((folded.reasoning.as_str(), folded.calls[0].arguments == arguments), ("a", true));
-    let folded = read_long(&options(), &block(&invoke("f", &format!("{{\"a\": \"{long}\"}}"))));
-    assert_eq!((folded.calls[0].arguments.as_str(), folded.content.len()), ("{}", 1 << 20), "an object past the limit");
     let json = ParsingOptions { parse_json_output: true, ..options() };
     assert_eq!(read_long(&json, &format!("{long}{{}}")).content, format!("{long}{{}}"), "prose past the limit");
     let tag = format!("<§invoke name=\"{long}\">");
     assert_eq!(shortened(&read_long(&options(), &tag).content), tag);
+}
+
+#[test]
+fn what_is_held_is_never_dropped() {
+    let long = "1234567 ".repeat(3 << 17);
+    let folded = read_long(&options(), &block(&invoke("f", &format!("{}{long}", parameter("a", "true", "x")))));
+    assert_eq!(folded.calls[0].arguments, "{\"a\": \"x\"}");
+    assert!(folded.content == long, "prose in a call");
+    let long = "1234567 ".repeat((1 << 17) + 9);
+    let parameters = format!("{}{long}{}{long}", parameter("a", "true", "x"), parameter("b", "true", "y"));
+    let folded = read_long(&thinking(), &format!("a\n{}", block(&invoke("f", &parameters))));
+    assert!(folded.content == long.repeat(2), "prose between parameters");
+    let object = format!("{{\"a\": \"{long}\"}}");
+    let folded = read_long(&options(), &block(&invoke("f", &object)));
+    assert!(folded.calls[0].arguments == object && folded.content.is_empty(), "a long object");
+    let broken = format!("{{\"a\": {long}");
+    let folded = read_long(&options(), &block(&invoke("f", &broken)));
+    assert!(folded.calls[0].arguments == "{}" && folded.content == broken, "a long object that is none");
+    let repeated = format!("{}{}", parameter("a", "true", "x"), parameter("a", "true", &long));
+    let folded = read_long(&options(), &block(&invoke("f", &repeated)));
+    assert!(folded.calls[0].dropped == [("a".to_owned(), long)], "a repeated parameter");
 }

@@ -1,12 +1,12 @@
 //! Calls: when one starts, what it is named, when it ends.
 //!
-//! Owns the open call and the prose that stands inside it, which is shown after it (at most [`HOLD_LIMIT`] bytes; more is
-//! dropped). A call starts when its body shows a parameter, an object or its end.
+//! Owns the open call and the prose that stands inside it, which is shown after it: held without a limit, since the client
+//! is to receive all of it. A call starts when its body shows a parameter, an object or its end.
 
 use std::collections::HashSet;
 
 use super::machine::{Block, Machine, Origin};
-use super::region::{HOLD_LIMIT, Mode};
+use super::region::Mode;
 use super::sink::Step;
 use super::tag::Tag;
 use crate::event::Event;
@@ -108,12 +108,6 @@ impl Machine {
         for (bytes, at) in deferred.segments() {
             self.content(bytes, at);
         }
-    }
-
-    /// Keeps prose that stands in a call.
-    pub(super) fn defer(&mut self, bytes: &[u8], at: u64) {
-        let room = HOLD_LIMIT.saturating_sub(self.deferred.len());
-        self.deferred.push(&bytes[..bytes.len().min(room)], at);
     }
 
     /// Appends to the arguments of the open call.

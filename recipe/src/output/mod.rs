@@ -7,7 +7,8 @@
 //! The result does not depend on how the output was cut. Text leaves as soon as it is decided. Cost is constant and
 //! amortised per byte and token; what is held is bounded: a few bytes of a mark or stop sequence, a counter of newlines,
 //! a value that must be checked (1 MiB), and markup that may still be text (`region`; 128 KiB before a call, 1 MiB for a
-//! call in reasoning or a block in a code fence).
+//! call in reasoning or a block in a code fence). Prose in a call waits for the call's end, a call's body that is an object
+//! for its own; both are held whole, because dropping either would lose what the client is to receive.
 
 mod calls;
 mod fence;

@@ -24,7 +24,7 @@ impl Machine {
                 reasoning_run(&mut self.steps).push(bytes, at);
             }
         } else if self.invoke.as_ref().is_some_and(|invoke| invoke.started) {
-            self.defer(bytes, at);
+            self.deferred.push(bytes, at);
         } else {
             self.content(bytes, at);
         }

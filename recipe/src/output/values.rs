@@ -1,7 +1,9 @@
 //! Values of parameters → fragments of the arguments' JSON text.
 //!
 //! Owns the open value. A value that says it is a string streams as it comes; any other is held to its end, at most
-//! [`HOLD_LIMIT`] bytes, and shown as it stands if it is JSON, else as a string. So the fragments always join to JSON.
+//! [`HOLD_LIMIT`] bytes, and shown as it stands if it is JSON, else as a string. So the fragments always join to JSON. An
+//! object that is a call's whole body and the value of a repeated parameter are held without a limit: neither could be
+//! shown before its end, and nothing is dropped.
 
 use super::calls::Invoke;
 use super::json_mode::Scanner;
@@ -76,11 +78,7 @@ impl Machine {
         value.after_newline = bytes.ends_with(b"\n");
         match value.kind {
             Kind::Muted => {}
-            Kind::Dropped { .. } => {
-                let room = HOLD_LIMIT.saturating_sub(value.text.len());
-                value.text.extend_from_slice(&bytes[..bytes.len().min(room)]);
-            }
-            Kind::Text => value.text.extend_from_slice(bytes),
+            Kind::Text | Kind::Dropped { .. } => value.text.extend_from_slice(bytes),
             Kind::Raw => {
                 // The limit falls on the same byte however the text was cut.
                 let room = (HOLD_LIMIT + 1).saturating_sub(value.text.len());
@@ -141,9 +139,7 @@ impl Machine {
             object.members += usize::from(byte == b',' && object.scanner.is_outermost());
             is_complete = object.scanner.step(byte);
         }
-        if (is_complete || object.text.len() > HOLD_LIMIT)
-            && let State::Object(object) = std::mem::replace(&mut self.state, State::Prose)
-        {
+        if is_complete && let State::Object(object) = std::mem::replace(&mut self.state, State::Prose) {
             self.end_object(&object);
         }
     }
