@@ -49,7 +49,7 @@ def _responses_routes(services: Services) -> list[BaseRoute]:
         one = f"{path}/{{response_id}}"
         routes += [
             # Stands before the ids, so that it is a path that is not there rather than an id.
-            Route(f"{path}/compact", _absent),
+            Route(f"{path}/compact", _absent, methods=["POST"]),
             Route(one, stored.retrieve, methods=["GET"]),
             Route(one, stored.delete, methods=["DELETE"]),
             Route(f"{one}/cancel", stored.cancel, methods=["POST"]),

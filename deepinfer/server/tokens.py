@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 from starlette.types import Receive, Scope, Send
 
@@ -41,7 +43,7 @@ class TokenizeRequest(msgspec.Struct):
     """Body of `/tokenize`: a text, or the messages of a chat with whatever else shapes its prompt."""
 
     prompt: str | None = None
-    messages: msgspec.Raw | None = None
+    messages: Any = None
     model: str | None = None
     add_special_tokens: bool = True
     return_token_strs: bool = False
