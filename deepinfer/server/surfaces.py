@@ -30,6 +30,7 @@ class CodecSurface:
         """Encode a body and check that the engine can do what it asks. Raises `RequestError` or `HttpError`."""
         encoded = self.encode(body, client, services)
         refuse_what_cannot_be_honoured(encoded, services.config)
+        services.check_ids(list(encoded.sampling.logit_bias), "logit_bias")
         answer_id = ID_PREFIXES[self.protocol] + uuid4().hex
         extras = None
         if self.protocol == "responses":
