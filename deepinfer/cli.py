@@ -6,30 +6,38 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import Field, fields
 from importlib.metadata import PackageNotFoundError, version
-from typing import Final
+from typing import Any, Final
 
 from deepinfer.errors import EngineError
 from deepinfer.mistakes import CommandError, UsageError
-from deepinfer.prompt_format import PROMPT_FORMATS
+from deepinfer.settings import FILE_VARIABLE, About, Group, Kind, ServeSettings, about, flag_of, resolve
 
 USAGE_STATUS: Final = 2
 FAILURE_STATUS: Final = 1
 
 _EXAMPLES: Final = """\
+Every option may also stand in the environment (--max-waiting as DEEPINFER_MAX_WAITING, lists with commas) or in the
+file of --config (max_waiting = 50). Flags win over the environment, the environment over the file.
+
 examples:
   deepinfer serve                                       the embedded model on http://127.0.0.1:8000
   deepinfer serve --port 0                              on a free port; the address is printed
   deepinfer serve --engine scripted --script rules.toml answers from a file, no model needed
   deepinfer serve --served-model-name deepseek-chat     under a name that clients already use
+  deepinfer serve --model-alias 'claude-*'              for Claude Code as it is
+  deepinfer doctor                                      check the set-up and say what to do
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the process's exit status."""
-    parsed = build_parser().parse_args(arguments)
+    parsed = vars(build_parser().parse_args(arguments))
+    command, file = parsed.pop("command"), parsed.pop("config", None)
     try:
-        _run_serve(parsed)
+        settings = resolve(parsed, os.environ, file=file)
+        return _run(command, settings)
     except UsageError as error:
         return _complain(error, USAGE_STATUS)
     except (CommandError, EngineError) as error:
@@ -39,100 +47,66 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(CommandError(message), FAILURE_STATUS)
     except KeyboardInterrupt:
         return 0
-    return 0
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
+    """Describe the command line. What is parsed holds the options that were given, as text."""
     parser = argparse.ArgumentParser(prog="deepinfer", description="Inference engine and server for DeepSeek models.")
     parser.add_argument("--version", action="version", version=f"deepinfer {_version()}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    serve = commands.add_parser(
-        "serve",
-        help="answer OpenAI Chat Completions, OpenAI Responses and Anthropic Messages over HTTP",
-        description="Answer OpenAI Chat Completions, OpenAI Responses and Anthropic Messages over HTTP.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    _add_address_flags(serve)
-    _add_model_flags(serve)
-    _add_limit_flags(serve)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, dest="command")
+    for name, text in (
+        ("serve", "answer OpenAI Chat Completions, OpenAI Responses and Anthropic Messages over HTTP"),
+        ("doctor", "check the set-up for serve, with the options of serve, and say what to do"),
+    ):
+        command = commands.add_parser(
+            name,
+            help=text,
+            description=f"{text[0].upper()}{text[1:]}.",
+            epilog=_EXAMPLES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            argument_default=argparse.SUPPRESS,
+        )
+        _add_options(command)
     return parser
 
 
-def _add_address_flags(serve: argparse.ArgumentParser) -> None:
-    group = serve.add_argument_group("address and access")
-    group.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+def _add_options(command: argparse.ArgumentParser) -> None:
+    groups = {group: command.add_argument_group(group.value) for group in Group}
+    for setting in fields(ServeSettings):
+        known = about(setting)
+        _add_option(groups[known.group], setting, known)
+    file = command.add_argument_group("file")
+    file.add_argument("--config", metavar="FILE", help=f"options in TOML (default: {FILE_VARIABLE}, else none)")
+
+
+def _add_option(group: argparse._ArgumentGroup, setting: Field[Any], known: About) -> None:
+    flag = flag_of(setting.name)
+    text = known.help.replace("%", "%%")
+    if known.choices:
+        text += f"; {', '.join(known.choices[:-1])} or {known.choices[-1]}"
+    if known.kind is Kind.TEXTS:
+        text += "; may be given several times"
+    default = known.default_words or ("none" if setting.default is None else setting.default)
+    if known.kind is Kind.SWITCH:
+        group.add_argument(flag, action=argparse.BooleanOptionalAction, help=f"{text} (default: no)")
+        return
     group.add_argument(
-        "--port", type=int, default=8000, help="port to listen on; 0 takes a free one (default: %(default)s)"
-    )
-    group.add_argument(
-        "--api-key",
-        action="append",
-        default=[],
-        metavar="KEY",
-        help="key that clients must send; may be given several times "
-        "(default: DEEPINFER_API_KEY, else everyone may ask)",
+        flag,
+        action="append" if known.kind is Kind.TEXTS else "store",
+        metavar=known.metavar or setting.name.upper().replace("_", "-"),
+        help=f"{text} (default: {default})",
     )
 
 
-def _add_model_flags(serve: argparse.ArgumentParser) -> None:
-    group = serve.add_argument_group("model and engine")
-    group.add_argument(
-        "--model", default="deepinfer-tiny", help="model to run (default: %(default)s, which is embedded)"
-    )
-    group.add_argument(
-        "--served-model-name",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="name that requests may give in 'model'; may be given several times (default: the value of --model)",
-    )
-    group.add_argument("--engine", default="native", metavar="ENGINE", help="native or scripted (default: %(default)s)")
-    group.add_argument("--script", metavar="FILE", help="rules of the scripted engine, in TOML")
-    group.add_argument(
-        "--prompt-format",
-        choices=tuple(PROMPT_FORMATS),
-        default="v4.1",
-        help="prompt format (default: %(default)s)",
-    )
-    group.add_argument(
-        "--context-length",
-        type=int,
-        metavar="TOKENS",
-        help="most tokens of prompt and answer together (default: the engine's)",
-    )
+def _run(command: str, settings: ServeSettings) -> int:
+    if command == "doctor":
+        from deepinfer.doctor import examine
 
+        return examine(settings, os.environ)
+    from deepinfer.launch import launch
 
-def _add_limit_flags(serve: argparse.ArgumentParser) -> None:
-    group = serve.add_argument_group("limits and log")
-    group.add_argument(
-        "--max-body-bytes",
-        type=int,
-        default=32 * 1024 * 1024,
-        metavar="BYTES",
-        help="longest request body (default: %(default)s)",
-    )
-    group.add_argument(
-        "--shutdown-seconds",
-        type=float,
-        default=30.0,
-        metavar="SECONDS",
-        help="how long running answers may go on after SIGTERM (default: %(default)s)",
-    )
-    group.add_argument(
-        "--log-level",
-        choices=("debug", "info", "warning", "error"),
-        default="info",
-        help="least level logged (default: %(default)s)",
-    )
-
-
-def _run_serve(parsed: argparse.Namespace) -> None:
-    from deepinfer.launch import ServeArguments, launch
-
-    arguments = ServeArguments(**vars(parsed))
-    launch(arguments, os.environ)
+    launch(settings, os.environ)
+    return 0
 
 
 def _complain(error: Exception, status: int) -> int:

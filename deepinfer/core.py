@@ -79,13 +79,17 @@ class ModelDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """State of an engine. `cache_bytes` is the memory held by the caches of sequences in flight."""
+    """State of an engine. `cache_bytes` is the memory held by the caches of sequences in flight.
+
+    `progress` says while it starts how much of the model is loaded, from 0 to 1; None where it cannot tell.
+    """
 
     ready: bool
     running: int
     waiting: int
     cache_bytes: int
     detail: str = ""
+    progress: float | None = None
 
 
 class OutputStream(Protocol):

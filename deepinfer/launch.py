@@ -1,4 +1,4 @@
-"""What stands behind `deepinfer serve`: arguments as typed are checked, resolved once into frozen settings, and run.
+"""What stands behind `deepinfer serve`: settings are checked, resolved once into frozen configurations, and run.
 
 The only file that picks an engine. Imports one only when it is chosen, so that the scripted engine needs no torch.
 """
@@ -7,134 +7,181 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 from deepinfer.core import Engine, ModelDescription
 from deepinfer.mistakes import CommandError, UsageError
 from deepinfer.prompt_format import prompt_format
+from deepinfer.server.access import KeyFileError, read_key_file
 from deepinfer.server.config import ServerConfig
 from deepinfer.server.logging import configure_logging
 from deepinfer.server.serve import BindError, bind_socket, run
+from deepinfer.settings import ServeSettings, flag_of, unknown_variables
 
 logger = logging.getLogger(__name__)
 
-KEY_VARIABLE: Final = "DEEPINFER_API_KEY"
 EMBEDDED_MODEL: Final = "deepinfer-tiny"
 _ENGINES: Final = ("native", "scripted")
 _SCRIPTED_CONTEXT: Final = 1024 * 1024
 _VOCABULARY: Final = 129280
+_LEAST_KEY_BYTES: Final = 16
+_LEAST: Final = {
+    "max_body_bytes": 1,
+    "max_waiting": 1,
+    "context_length": 2,
+    "shutdown_seconds": 0,
+    "keep_alive_seconds": 0.001,
+    "requests_per_minute": 0,
+    "concurrent_requests": 0,
+    "stored_responses": 0,
+    "stored_response_bytes": 0,
+}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServeArguments:
-    """The arguments of `deepinfer serve` as typed."""
-
-    host: str
-    port: int
-    api_key: list[str]
-    model: str
-    served_model_name: list[str]
-    engine: str
-    script: str | None
-    prompt_format: str
-    context_length: int | None
-    max_body_bytes: int
-    shutdown_seconds: float
-    log_level: str
-
-
-def launch(arguments: ServeArguments, environment: Mapping[str, str]) -> None:
+def launch(settings: ServeSettings, environment: Mapping[str, str]) -> None:
     """Serve until a signal. Raises `UsageError`, `CommandError` or `EngineError` with what to do."""
-    _check(arguments)
-    configure_logging(arguments.log_level)
-    config = resolve_config(arguments, environment)
-    engine = _build_engine(arguments)
+    configure_logging(settings.log_level)
+    config = resolve_config(settings)
+    for name in unknown_variables(environment):
+        logger.warning("the environment variable %s is not a setting; `deepinfer serve --help` lists them", name)
+    engine = build_engine(settings)
     try:
-        listener = bind_socket(arguments.host, arguments.port)
+        listener = bind_socket(settings.host, settings.port)
     except BindError as error:
         raise CommandError(str(error)) from None
-    if not config.api_keys and not _is_loopback(arguments.host):
-        logger.warning("everyone who reaches %s may ask; pass --api-key to ask for a key", arguments.host)
+    if is_open_to_all(settings):
+        logger.warning("everyone who reaches %s may ask; pass --api-key-file to ask for a key", settings.host)
     run(engine, config, listener)
 
 
-def resolve_config(arguments: ServeArguments, environment: Mapping[str, str]) -> ServerConfig:
-    """Fill every default of the server's settings."""
-    names = arguments.served_model_name or [arguments.model]
-    keys = arguments.api_key or environment.get(KEY_VARIABLE, "").split(",")
+def resolve_config(settings: ServeSettings) -> ServerConfig:
+    """Check the settings and freeze the server's part of them. Raises `UsageError` and `CommandError`."""
+    _check(settings)
+    names = tuple(dict.fromkeys(settings.served_model_name or (settings.model,)))
+    key_file = None if settings.api_key_file is None else Path(settings.api_key_file)
+    if key_file is not None:
+        try:
+            read_key_file(key_file)
+        except KeyFileError as error:
+            raise CommandError(str(error)) from None
     return ServerConfig(
-        model_names=tuple(dict.fromkeys(names)),
-        api_keys=tuple(key.strip() for key in keys if key.strip()),
-        max_body_bytes=arguments.max_body_bytes,
-        shutdown_seconds=arguments.shutdown_seconds,
+        model_names=names,
+        model_aliases=tuple(_aliases(settings.model_alias, names)),
+        api_keys=tuple(key.strip() for key in settings.api_key if key.strip()),
+        api_key_file=key_file,
+        requests_per_minute=settings.requests_per_minute,
+        concurrent_requests=settings.concurrent_requests,
+        cors_origins=settings.cors_origin,
+        max_body_bytes=settings.max_body_bytes,
+        max_waiting=settings.max_waiting,
+        keep_alive_seconds=settings.keep_alive_seconds,
+        shutdown_seconds=settings.shutdown_seconds,
+        history_key=None if settings.history_key is None else _history_key(settings.history_key),
+        stored_responses=settings.stored_responses,
+        stored_response_bytes=settings.stored_response_bytes,
+        log_prompts=settings.log_prompts,
         # A script answers what it answers: whether that fits a request's settings is its author's business.
-        serves_constraints=arguments.engine == "scripted",
-        serves_penalties=arguments.engine == "scripted",
+        serves_constraints=settings.engine == "scripted",
+        serves_penalties=settings.engine == "scripted",
     )
 
 
-def _check(arguments: ServeArguments) -> None:
-    if arguments.engine not in _ENGINES:
-        raise UsageError(f"--engine {arguments.engine!r} is unknown; use one of: {', '.join(_ENGINES)}")
-    if arguments.engine == "scripted" and arguments.script is None:
+def build_engine(settings: ServeSettings) -> Engine:
+    """Build the chosen engine, without starting it. Raises `CommandError` and `EngineError`."""
+    return _scripted_engine(settings) if settings.engine == "scripted" else _native_engine(settings)
+
+
+def is_open_to_all(settings: ServeSettings) -> bool:
+    """Whether other machines may ask without a key."""
+    return not settings.api_key and settings.api_key_file is None and not _is_loopback(settings.host)
+
+
+def _check(settings: ServeSettings) -> None:
+    if settings.engine not in _ENGINES:
+        raise UsageError(f"--engine {settings.engine!r} is unknown; use one of: {', '.join(_ENGINES)}")
+    if settings.engine == "scripted" and settings.script is None:
         raise UsageError("--engine scripted needs --script FILE, a file of rules")
-    if arguments.engine != "scripted" and arguments.script is not None:
+    if settings.engine != "scripted" and settings.script is not None:
         raise UsageError("--script works with --engine scripted only; add it, or leave --script out")
-    if arguments.engine == "native" and arguments.model != EMBEDDED_MODEL:
+    if settings.engine == "native" and settings.model != EMBEDDED_MODEL:
         raise UsageError(
-            f"--model {arguments.model!r} is unknown; the native engine runs {EMBEDDED_MODEL}. "
+            f"--model {settings.model!r} is unknown; the native engine runs {EMBEDDED_MODEL}. "
             "To answer under another name, use --served-model-name"
         )
-    if not 0 <= arguments.port <= 65535:
-        raise UsageError(f"--port is {arguments.port}; it must lie between 0 and 65535")
-    for flag, value, least in (
-        ("--max-body-bytes", arguments.max_body_bytes, 1),
-        ("--context-length", arguments.context_length or 1, 2 if arguments.context_length is not None else 1),
-        ("--shutdown-seconds", arguments.shutdown_seconds, 0),
-    ):
-        if not least <= value < float("inf"):
-            raise UsageError(f"{flag} is {value}; it must be at least {least}")
-    if any(not name.strip() for name in arguments.served_model_name):
+    if not 0 <= settings.port <= 65535:
+        raise UsageError(f"--port is {settings.port}; it must lie between 0 and 65535")
+    for name, least in _LEAST.items():
+        value = getattr(settings, name)
+        if value is not None and not least <= value < float("inf"):
+            raise UsageError(f"{flag_of(name)} is {value}; it must be at least {least}")
+    if any(not name.strip() for name in settings.served_model_name):
         raise UsageError("--served-model-name is empty; give the name that requests will use")
 
 
-def _build_engine(arguments: ServeArguments) -> Engine:
-    return _scripted_engine(arguments) if arguments.engine == "scripted" else _native_engine(arguments)
+def _aliases(given: Iterable[str], names: tuple[str, ...]) -> Iterable[tuple[str, str]]:
+    for text in given:
+        alias, _, name = text.partition("=")
+        name = name or names[0]
+        if not alias.strip() or "*" in alias[:-1]:
+            raise UsageError(f"--model-alias is {text!r}; write NAME, or a beginning and *, as in 'claude-*'")
+        if name not in names:
+            raise UsageError(f"--model-alias {text!r} stands for {name!r}, which is not served: {', '.join(names)}")
+        yield alias, name
 
 
-def _scripted_engine(arguments: ServeArguments) -> Engine:
+def _history_key(given: str) -> bytes:
+    """Read the key from hex digits, or from a file that holds them. No message shows it."""
+    try:
+        key = bytes.fromhex(given)
+    except ValueError:
+        key = _history_key_of(Path(given))
+    if len(key) < _LEAST_KEY_BYTES:
+        raise UsageError(f"--history-key has {len(key)} bytes; it needs at least {_LEAST_KEY_BYTES}, two digits each")
+    return key
+
+
+def _history_key_of(path: Path) -> bytes:
+    try:
+        return bytes.fromhex(path.read_text(encoding="ascii").strip())
+    except OSError:
+        advice = "make one with: openssl rand -hex 32"
+        raise CommandError(f"--history-key is neither hex digits nor a file that can be read; {advice}") from None
+    except ValueError:
+        raise CommandError("--history-key: the file must hold hex digits and nothing else") from None
+
+
+def _scripted_engine(settings: ServeSettings) -> Engine:
     from deepinfer.backends.scripted import ScriptedEngine
     from deepinfer.offline.script_file import ScriptFileError, load_script_file
 
-    assert arguments.script is not None
+    assert settings.script is not None
     try:
-        rules = load_script_file(Path(arguments.script), recipe_version=prompt_format(arguments.prompt_format))
+        rules = load_script_file(Path(settings.script), recipe_version=prompt_format(settings.prompt_format))
     except ScriptFileError as error:
         raise CommandError(str(error)) from None
     description = ModelDescription(
-        name=arguments.model,
-        recipe_version=arguments.prompt_format,
+        name=settings.model,
+        recipe_version=settings.prompt_format,
         vocabulary_size=_VOCABULARY,
-        context_length=arguments.context_length or _SCRIPTED_CONTEXT,
+        context_length=settings.context_length or _SCRIPTED_CONTEXT,
     )
     return ScriptedEngine(rules.choose, description)
 
 
-def _native_engine(arguments: ServeArguments) -> Engine:
+def _native_engine(settings: ServeSettings) -> Engine:
     from deepinfer.backends.native import NativeEngine
     from deepinfer.config import EngineConfig
     from deepinfer.model.config import ModelConfig
 
-    defaults = EngineConfig(name=arguments.model, recipe_version=arguments.prompt_format)
-    context_length = arguments.context_length or defaults.context_length
+    defaults = EngineConfig(name=settings.model, recipe_version=settings.prompt_format)
+    context_length = settings.context_length or defaults.context_length
     # The cache must hold at least one sequence of full length.
     block_count = max(defaults.block_count, -(-context_length // defaults.block_size))
     config = EngineConfig(
-        name=arguments.model,
-        recipe_version=arguments.prompt_format,
+        name=settings.model,
+        recipe_version=settings.prompt_format,
         context_length=context_length,
         block_count=block_count,
     )

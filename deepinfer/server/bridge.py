@@ -12,6 +12,7 @@ from typing import Final, Literal
 import deepseek_recipe as recipe
 from deepinfer.core import FinishReason, Request, SamplingParams, StepOutput, TokenLogprob
 from deepinfer.errors import EngineError
+from deepinfer.server.decoding import AnswerDecoder
 from deepinfer.server.exchange import Exchange
 from deepinfer.server.generation import ChoiceOutput, Generation
 
@@ -53,7 +54,7 @@ class Transcript:
 
     def __init__(
         self,
-        decoder: recipe.Decoder,
+        decoder: AnswerDecoder,
         generation: Generation,
         exchange: Exchange,
         *,

@@ -9,12 +9,11 @@ from starlette.datastructures import Headers
 from starlette.routing import Router
 from starlette.types import Message, Receive, Scope, Send
 
-from deepinfer.server.access import check_access
 from deepinfer.server.errors import ClientGoneError, answer_for
 from deepinfer.server.exchange import Exchange, attach_exchange, choose_request_id
 from deepinfer.server.logging import log_exchange, log_failure
 from deepinfer.server.protocols import protocol_of_path
-from deepinfer.server.routes import HEALTH_PATH
+from deepinfer.server.routes import OPEN_PATHS
 from deepinfer.server.services import Services
 from deepinfer.server.stream import send_json
 
@@ -49,8 +48,8 @@ class Edge:
         self, scope: Scope, headers: Headers, receive: Receive, send: _Recorder, exchange: Exchange
     ) -> None:
         try:
-            if exchange.path != HEALTH_PATH:
-                check_access(headers, self._services.config.api_keys)
+            if exchange.path not in OPEN_PATHS:
+                exchange.client = self._services.keyring.identify(headers)
             await self._router(scope, receive, send)
         except ClientGoneError:
             exchange.finish_reason = "disconnected"
@@ -76,6 +75,7 @@ class _Recorder:
                 *message.get("headers", ()),
                 (b"x-request-id", request_id),
                 (b"request-id", request_id),
+                *((name.encode(), value.encode("latin-1")) for name, value in self._exchange.headers.items()),
             ]
         await self._send(message)
 

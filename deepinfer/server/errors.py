@@ -13,6 +13,8 @@ from deepinfer.errors import EngineError
 from deepinfer.server.protocols import ProtocolName
 
 _UNAVAILABLE: Final = frozenset({"engine_stopped", "engine_overloaded", "server_shutting_down"})
+# Where its clients look for an overloaded server.
+_OVERLOADED: Final = {"messages": 529}
 
 
 class HttpError(Exception):
@@ -68,8 +70,11 @@ def in_mid_answer(error: Exception) -> recipe.RequestError | HttpError:
 
 
 def _render(error: HttpError, protocol: ProtocolName) -> ErrorAnswer:
-    body = recipe.error_body(protocol, status=error.status_code, code=error.code, message=str(error), param=error.param)
-    return ErrorAnswer(status=error.status_code, code=error.code, body=body, headers=error.headers)
+    status = error.status_code
+    if error.code == "engine_overloaded":
+        status = _OVERLOADED.get(protocol, status)
+    body = recipe.error_body(protocol, status=status, code=error.code, message=str(error), param=error.param)
+    return ErrorAnswer(status=status, code=error.code, body=body, headers=error.headers)
 
 
 def _as_http_error(error: Exception, *, method: str, path: str) -> HttpError:
@@ -77,7 +82,8 @@ def _as_http_error(error: Exception, *, method: str, path: str) -> HttpError:
         case HttpError():
             return error
         case EngineError():
-            return HttpError(_engine_status(error), error.code, str(error))
+            headers = {"retry-after": "1"} if error.code in _UNAVAILABLE else {}
+            return HttpError(_engine_status(error), error.code, str(error), headers=headers)
         case HTTPException(status_code=404):
             return HttpError(
                 404, "not_found", f"there is no {path[:200]} here; see GET /v1/models and POST /v1/chat/completions"

@@ -5,8 +5,10 @@ Owned by the edge, which creates and reports it; the handler of the request fill
 
 from __future__ import annotations
 
+import json
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import uuid4
@@ -15,6 +17,7 @@ from starlette.types import Scope
 
 _SANE_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 _SCOPE_KEY: Final = "deepinfer.exchange"
+_MAX_WARNINGS: Final = 1000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,6 +27,7 @@ class Exchange:
     request_id: str
     method: str
     path: str
+    client: str = ""
     started: float = field(default_factory=time.monotonic)
     route: str = "unmatched"
     status: int | None = None
@@ -34,12 +38,33 @@ class Exchange:
     first_token: float | None = None
     finish_reason: str | None = None
     error_code: str | None = None
+    warnings: Sequence[str] = ()
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def show_position(self, waiting: int) -> None:
+        """Tell the client how many sequences waited before its own."""
+        self.headers["x-deepinfer-queue-position"] = str(waiting)
+
+    def show_warnings(self, warnings: Sequence[str]) -> None:
+        """Tell client and log what was left out of the request: a JSON array, cut where a header gets too long."""
+        self.warnings = warnings
+        if warnings:
+            self.headers["x-deepinfer-warnings"] = _bounded_array(warnings)
 
     def count_tokens(self, number: int) -> None:
         """Add generated tokens; the first ones set the time to first token."""
         if number and self.first_token is None:
             self.first_token = time.monotonic() - self.started
         self.completion_tokens += number
+
+
+def _bounded_array(texts: Sequence[str]) -> str:
+    kept = list(texts)
+    while len(shown := json.dumps(kept)) > _MAX_WARNINGS:
+        if len(kept) == 1:
+            return json.dumps([kept[0][: _MAX_WARNINGS // 12] + "..."])
+        kept = [*kept[: (len(kept) - 1) // 2], f"... and {len(texts) - (len(kept) - 1) // 2} more"]
+    return shown
 
 
 def attach_exchange(scope: Scope, exchange: Exchange) -> None:

@@ -1,138 +1,150 @@
-"""The one handler behind all generation paths: a body and a protocol's name in, bytes out."""
+"""The one handler behind all generation paths: a body and a surface in, bytes out."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-import os
-import time
-from typing import Final
-from uuid import uuid4
+from contextlib import ExitStack, aclosing
+from typing import Protocol
 
-from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
-import deepseek_recipe as recipe
-from deepinfer.server.body import read_body
-from deepinfer.server.bridge import Transcript, engine_requests
-from deepinfer.server.errors import ClientGoneError, in_mid_answer
+from deepinfer.server.answer import Answer, Keep
+from deepinfer.server.errors import HttpError
 from deepinfer.server.exchange import Exchange, exchange_of
-from deepinfer.server.generation import Generation
-from deepinfer.server.logging import log_failure
-from deepinfer.server.protocols import ID_PREFIXES, ProtocolName
-from deepinfer.server.refusals import refuse_what_cannot_be_honoured
+from deepinfer.server.logging import log_exchange, log_text
+from deepinfer.server.protocols import ProtocolName
+from deepinfer.server.reading import off_the_loop, read_whole_body
+from deepinfer.server.responses.background import BackgroundRun
+from deepinfer.server.responses.store import StoredResponse
 from deepinfer.server.services import Services
-from deepinfer.server.stream import EventSender, run_while_connected, send_json
+from deepinfer.server.stream import run_while_connected, send_events, send_json
+from deepinfer.server.work import Work
 
-# Below this size, encoding takes less time than handing it to a thread.
-_THREAD_BYTES: Final = 16 * 1024
+
+class Surface(Protocol):
+    """One kind of body. `protocol` is whose envelope its errors have."""
+
+    @property
+    def protocol(self) -> ProtocolName:
+        """Name of the protocol."""
+
+    def read(self, body: bytes, client: str, services: Services) -> Work:
+        """Read a body; called in a thread if it is long. Raises `RequestError` or `HttpError`."""
 
 
 class GenerateEndpoint:
-    """Answers a request to generate, streaming or not, in one protocol."""
+    """Answers a request to generate, streaming or not, from one kind of body."""
 
-    def __init__(self, services: Services, protocol: ProtocolName) -> None:
+    def __init__(self, services: Services, surface: Surface) -> None:
         self._services = services
-        self._protocol = protocol
+        self._surface = surface
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         exchange = exchange_of(scope)
-        encoded = await encode_request(scope, receive, self._services, self._protocol)
-        exchange.model = encoded.model
-        refuse_what_cannot_be_honoured(encoded, self._services.config)
-        answer_id = ID_PREFIXES[self._protocol] + uuid4().hex
-        requests = engine_requests(encoded, answer_id=answer_id, context_length=self._services.model.context_length)
-        decoder = encoded.decoder(id=answer_id, created=int(time.time()), seed=os.urandom(16))
-        exchange.prompt_tokens = len(encoded.token_ids)
-        generation = Generation(self._services.engine, requests)
-        transcript = Transcript(
-            decoder,
-            generation,
-            exchange,
-            choices=len(requests),
-            fingerprint=self._services.fingerprint,
-            single_call=encoded.constraint is not None and encoded.constraint.single_call,
-        )
-        answer = _Answer(self._services, exchange, decoder, generation, transcript)
-        work = answer.stream(send) if encoded.stream else answer.send_whole(send)
-        await run_while_connected(receive, work)
+        services = self._services
+        with ExitStack() as held:
+            held.enter_context(services.limits.admit(exchange.client))
+            position = _queue_position(services)
+            body = await read_whole_body(scope, receive, services)
+            work = await off_the_loop(self._size(body), self._surface.read, body, exchange.client, services)
+            exchange.show_position(position)
+            exchange.show_warnings(work.warnings)
+            exchange.model = work.model
+            if services.config.log_prompts:
+                log_text(exchange, "prompt", work.prompt())
+            if work.keeping is not None and work.keeping.background:
+                run = _start_in_background(services, exchange, work, held.pop_all())
+                sending = _show_run(run, work, services, send)
+            else:
+                exchange.prompt_tokens = work.prompt_tokens
+                keeper = _Keeper(services, exchange, work)
+                answer = _answer(services, exchange, work, keep=keeper.take if keeper.wants_answer else None)
+                sending = _send(answer, services, send)
+            await run_while_connected(receive, sending)
+
+    def _size(self, body: bytes) -> int | None:
+        # A short body of Responses may go on from a long conversation that is kept.
+        return None if self._surface.protocol == "responses" else len(body)
 
 
-class CountEndpoint:
-    """Answers how many tokens a request's prompt has, without generating."""
-
-    def __init__(self, services: Services, protocol: ProtocolName) -> None:
-        self._services = services
-        self._protocol = protocol
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        encoded = await encode_request(scope, receive, self._services, self._protocol)
-        exchange_of(scope).model = encoded.model
-        answer: dict[str, object] = {"input_tokens": len(encoded.token_ids)}
-        if self._protocol == "responses":
-            answer["object"] = "response.input_tokens"
-        await send_json(send, json.dumps(answer).encode())
+def _answer(services: Services, exchange: Exchange, work: Work, *, keep: Keep | None = None) -> Answer:
+    return Answer(
+        services.engine,
+        services.live,
+        exchange,
+        work,
+        fingerprint=services.fingerprint,
+        wait_seconds=services.config.keep_alive_seconds,
+        keep=keep,
+    )
 
 
-class _Answer:
-    """One answer on its way out, in either form. The stream is the truth; the whole body is its fold."""
+async def _send(answer: Answer, services: Services, send: Send) -> None:
+    if answer.work.stream:
+        async with aclosing(answer.frames()) as frames:
+            await send_events(send, frames, idle_seconds=services.config.send_idle_seconds)
+    else:
+        await send_json(send, await answer.whole())
 
-    def __init__(
-        self,
-        services: Services,
-        exchange: Exchange,
-        decoder: recipe.Decoder,
-        generation: Generation,
-        transcript: Transcript,
-    ) -> None:
+
+async def _show_run(run: BackgroundRun, work: Work, services: Services, send: Send) -> None:
+    if work.stream:
+        async with aclosing(run.events(after=-1, wait_seconds=services.config.keep_alive_seconds)) as events:
+            await send_events(send, events, idle_seconds=services.config.send_idle_seconds)
+    else:
+        await send_json(send, run.snapshot())
+
+
+def _start_in_background(services: Services, exchange: Exchange, work: Work, held: ExitStack) -> BackgroundRun:
+    """Start a response that outlives its request, with a record of its own in log and metrics."""
+    own = Exchange(
+        request_id=exchange.request_id,
+        method=exchange.method,
+        path=exchange.path,
+        client=exchange.client,
+        route=f"{exchange.path} (background)",
+        model=work.model,
+        prompt_tokens=work.prompt_tokens,
+    )
+    run = BackgroundRun(_answer(services, own, work), _Keeper(services, own, work).put)
+    services.metrics.open_request()
+    for call in (held.close, lambda: services.metrics.report(own), lambda: log_exchange(own)):
+        run.on_end(call)
+    services.responses.add_run(exchange.client, run)
+    run.start()
+    return run
+
+
+class _Keeper:
+    """Takes a finished answer, before its client has it all: kept responses can be gone on from at once."""
+
+    def __init__(self, services: Services, exchange: Exchange, work: Work) -> None:
         self._services = services
         self._exchange = exchange
-        self._decoder = decoder
-        self._generation = generation
-        self._transcript = transcript
+        self._work = work
 
-    async def send_whole(self, send: Send) -> None:
-        """Send the answer as one JSON body."""
-        wait_seconds = self._services.config.keep_alive_seconds
-        async with self._generation:
-            with self._services.live.tracking(self._generation):
-                while not self._transcript.finished:
-                    self._transcript.accept(await self._generation.next_outputs(wait_seconds=wait_seconds))
-        await send_json(send, self._decoder.response())
+    @property
+    def wants_answer(self) -> bool:
+        """Whether anything is to be done with the answer."""
+        return self._services.config.log_prompts or (self._work.keeping is not None and self._work.keeping.store)
 
-    async def stream(self, send: Send) -> None:
-        """Send the answer as events. A failure after the first event becomes the protocol's own error event."""
-        sender = EventSender(send, idle_seconds=self._services.config.send_idle_seconds)
-        try:
-            async with self._generation:
-                with self._services.live.tracking(self._generation):
-                    await self._stream_outputs(sender)
-        except ClientGoneError:
-            raise
-        except Exception as error:
-            if not sender.started:
-                raise
-            failure = in_mid_answer(error)
-            self._exchange.error_code = failure.code
-            log_failure(self._exchange, error)
-            await sender.push(self._decoder.fail(failure))
-        await sender.close()
+    async def take(self, body: bytes) -> None:
+        """Log and keep the answer, as far as that is asked for."""
+        if self._services.config.log_prompts:
+            log_text(self._exchange, "answer", body.decode())
+        keeping = self._work.keeping
+        if keeping is not None and keeping.store:
+            await self.put(StoredResponse(id=self._work.answer_id, body=body, input_items=keeping.input_items))
 
-    async def _stream_outputs(self, sender: EventSender) -> None:
-        wait_seconds = self._services.config.keep_alive_seconds
-        while not self._transcript.finished:
-            outputs = await self._generation.next_outputs(wait_seconds=wait_seconds)
-            await sender.push(self._transcript.accept(outputs) if outputs else self._decoder.keep_alive())
+    async def put(self, response: StoredResponse) -> None:
+        """Keep a response."""
+        await off_the_loop(None, self._services.responses.put, self._exchange.client, response)
 
 
-async def encode_request(scope: Scope, receive: Receive, services: Services, protocol: ProtocolName) -> recipe.Encoded:
-    """Read and encode a body; a long one in a thread, as the codec lets other threads run meanwhile."""
-    config = services.config
-    body = await read_body(
-        Headers(scope=scope), receive, max_bytes=config.max_body_bytes, idle_seconds=config.body_idle_seconds
-    )
-    if len(body) < _THREAD_BYTES:
-        return recipe.encode(body, protocol=protocol, options=services.options)
-    return await asyncio.to_thread(recipe.encode, body, protocol=protocol, options=services.options)
+def _queue_position(services: Services) -> int:
+    """How many sequences wait already. Raises a 503 (Messages: 529) if they are too many."""
+    waiting = services.engine.health().waiting
+    if waiting >= services.config.max_waiting:
+        message = f"{waiting} requests are waiting already, and the limit is {services.config.max_waiting}; try again"
+        raise HttpError(503, "engine_overloaded", message, headers={"retry-after": "1"})
+    return waiting

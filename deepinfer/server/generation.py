@@ -13,6 +13,7 @@ from typing import Final, Self, TypeAlias
 
 from deepinfer.core import Engine, OutputStream, Request, StepOutput
 from deepinfer.errors import EngineError
+from deepinfer.server.exchange import Exchange
 
 ChoiceOutput: TypeAlias = tuple[int, StepOutput]
 
@@ -28,6 +29,7 @@ class Generation:
         self._requests = requests
         self._queue: asyncio.Queue[ChoiceOutput | Exception | None] = asyncio.Queue(_QUEUE_SIZE)
         self._tasks: list[asyncio.Task[None]] = []
+        self.cancelled = False
 
     async def __aenter__(self) -> Self:
         """Submit every request. Raises `EngineError` if one cannot run; then none does."""
@@ -56,6 +58,11 @@ class Generation:
         """End every request from outside; the outputs then end with `FinishReason.ABORT`."""
         for request in self._requests:
             self._engine.abort(request.request_id)
+
+    def cancel(self) -> None:
+        """End every request by the client's wish."""
+        self.cancelled = True
+        self.abort()
 
     def abort_choice(self, choice: int) -> None:
         """End one request whose answer is complete."""
@@ -96,22 +103,35 @@ def _output_of(item: ChoiceOutput | Exception) -> ChoiceOutput:
 
 
 class LiveGenerations:
-    """The generations in flight of one server, so that a shutdown can end them."""
+    """The generations in flight of one server, so that clients can cancel theirs, and a shutdown all."""
 
     def __init__(self) -> None:
-        self._live: set[Generation] = set()
+        self._live: dict[Generation, Exchange] = {}
         self._closed = False
+        # Whether the server is about to end, though what runs may still finish.
+        self.draining = False
 
     @contextmanager
-    def tracking(self, generation: Generation) -> Iterator[None]:
+    def tracking(self, generation: Generation, exchange: Exchange) -> Iterator[None]:
         """Take note of a generation while the block runs. Raises `EngineError` once all were told to end."""
         if self._closed:
             raise EngineError("the server is shutting down; send the request again", code="server_shutting_down")
-        self._live.add(generation)
+        self._live[generation] = exchange
         try:
             yield
         finally:
-            self._live.discard(generation)
+            del self._live[generation]
+
+    def cancel(self, client: str, request_id: str) -> int:
+        """End a client's generations of this request id; returns how many there were."""
+        found = [
+            generation
+            for generation, exchange in self._live.items()
+            if (exchange.client, exchange.request_id) == (client, request_id)
+        ]
+        for generation in found:
+            generation.cancel()
+        return len(found)
 
     def abort_all(self) -> int:
         """End all of them, and let none begin any more; returns how many there were."""

@@ -1,4 +1,4 @@
-"""The server's log: set-up and the one line per request. No text of prompt or answer ever gets here."""
+"""The server's log: set-up and the one line per request. Prompts and answers are logged only if that is asked for."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ _PLAIN: Final = re.compile(r"[\w.:/@+=\[\]-]+", re.ASCII)
 
 logger: Final = logging.getLogger(__name__)
 request_log: Final = logging.getLogger("deepinfer.request")
+text_log: Final = logging.getLogger("deepinfer.text")
 
 
 def configure_logging(level: str) -> None:
@@ -35,6 +36,11 @@ def log_exchange(exchange: Exchange) -> None:
         request_log.info(describe_exchange(exchange, duration=time.monotonic() - exchange.started))
 
 
+def log_text(exchange: Exchange, what: str, text: str) -> None:
+    """Write the text of a prompt or an answer, for those who asked for it."""
+    text_log.info("%s request_id=%s text=%s", what, exchange.request_id, json.dumps(text, ensure_ascii=False))
+
+
 def log_failure(exchange: Exchange, error: Exception) -> None:
     """Write why a request failed by the server's fault; where it failed too, if nobody foresaw it."""
     foreseen = isinstance(error, (HttpError, EngineError))
@@ -47,6 +53,7 @@ def describe_exchange(exchange: Exchange, *, duration: float) -> str:
         "method": exchange.method,
         "path": exchange.path,
         "status": exchange.status,
+        "client": exchange.client or None,
         "model": exchange.model,
         "prompt_tokens": exchange.prompt_tokens,
         "cached_tokens": exchange.cached_tokens,
@@ -55,6 +62,7 @@ def describe_exchange(exchange: Exchange, *, duration: float) -> str:
         "seconds": f"{duration:.3f}",
         "finish_reason": exchange.finish_reason,
         "error": exchange.error_code,
+        "warnings": json.dumps(list(exchange.warnings)) if exchange.warnings else None,
         "request_id": exchange.request_id,
     }
     return " ".join(f"{key}={_plain(str(value))}" for key, value in pairs.items() if value is not None)

@@ -1,4 +1,4 @@
-"""Which protocol each path speaks. The only place that knows paths; knows nothing of bodies."""
+"""Which protocol each path speaks. Knows nothing of bodies."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ from typing import Final, Literal, TypeAlias
 
 ProtocolName: TypeAlias = Literal["chat_completions", "responses", "messages"]
 
-GENERATION_PATHS: Final[dict[str, ProtocolName]] = {
-    "/v1/chat/completions": "chat_completions",
-    "/chat/completions": "chat_completions",
-    "/beta/chat/completions": "chat_completions",
-    "/v1/responses": "responses",
-    "/responses": "responses",
-    "/v1/messages": "messages",
-    "/anthropic/v1/messages": "messages",
+# The first path of each is the protocol's own; the others are DeepSeek's, and what clients make of a base address.
+CHAT_PATHS: Final[dict[ProtocolName, tuple[str, ...]]] = {
+    "chat_completions": ("/v1/chat/completions", "/chat/completions", "/beta/chat/completions"),
+    "responses": ("/v1/responses", "/responses", "/beta/responses"),
+    "messages": ("/v1/messages", "/anthropic/v1/messages", "/anthropic/messages"),
 }
 
-COUNT_PATHS: Final[dict[str, ProtocolName]] = {
-    "/v1/responses/input_tokens": "responses",
-    "/v1/messages/count_tokens": "messages",
-    "/anthropic/v1/messages/count_tokens": "messages",
+COUNT_PATHS: Final[dict[ProtocolName, tuple[str, ...]]] = {
+    "responses": tuple(f"{path}/input_tokens" for path in CHAT_PATHS["responses"]),
+    "messages": tuple(f"{path}/count_tokens" for path in CHAT_PATHS["messages"]),
 }
+
+COMPLETION_PATHS: Final = ("/v1/completions", "/completions", "/beta/completions")
+MODELS_PATHS: Final = ("/v1/models", "/models", "/beta/models", "/anthropic/v1/models")
 
 ID_PREFIXES: Final[dict[ProtocolName, str]] = {
     "chat_completions": "chatcmpl-",
@@ -31,9 +30,6 @@ ID_PREFIXES: Final[dict[ProtocolName, str]] = {
 
 def protocol_of_path(path: str) -> ProtocolName:
     """Name the protocol whose error envelope fits `path`; Chat Completions where nothing better is known."""
-    known = GENERATION_PATHS.get(path) or COUNT_PATHS.get(path)
-    if known is not None:
-        return known
     if "/messages" in path or path.startswith("/anthropic"):
         return "messages"
     if "/responses" in path:

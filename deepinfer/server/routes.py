@@ -1,101 +1,85 @@
-"""Paths and their handlers, and the small answers that need no engine work: models, health, metrics."""
+"""Paths and their handlers."""
 
 from __future__ import annotations
 
-import json
-import time
-from datetime import UTC, datetime
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from deepinfer.server.completions.surface import CompletionSurface
 from deepinfer.server.errors import HttpError
-from deepinfer.server.generate import CountEndpoint, GenerateEndpoint
-from deepinfer.server.metrics import CONTENT_TYPE
-from deepinfer.server.protocols import COUNT_PATHS, GENERATION_PATHS
+from deepinfer.server.generate import GenerateEndpoint
+from deepinfer.server.models import Models
+from deepinfer.server.openapi import describe_paths
+from deepinfer.server.protocols import CHAT_PATHS, COMPLETION_PATHS, COUNT_PATHS, MODELS_PATHS
+from deepinfer.server.responses.endpoints import StoredResponses
 from deepinfer.server.services import Services
+from deepinfer.server.small_answers import json_response
+from deepinfer.server.status import Status
+from deepinfer.server.surfaces import CodecSurface
+from deepinfer.server.tokens import CountEndpoint, DetokenizeEndpoint, TokenizeEndpoint
 
-HEALTH_PATH = "/health"
+# Paths that tell nothing of anybody, and that probes ask for without a key.
+OPEN_PATHS: Final = frozenset({"/", "/health", "/ready"})
 
 
 def build_routes(services: Services) -> list[BaseRoute]:
     """List every route of a server."""
-    models = _Models(services)
-    status = _Status(services)
+    return [*_generation_routes(services), *_responses_routes(services), *_other_routes(services)]
+
+
+def _generation_routes(services: Services) -> list[BaseRoute]:
+    generating = [(path, CodecSurface(protocol)) for protocol, paths in CHAT_PATHS.items() for path in paths]
+    counting = [(path, protocol) for protocol, paths in COUNT_PATHS.items() for path in paths]
+    return [
+        *(Route(path, GenerateEndpoint(services, surface), methods=["POST"]) for path, surface in generating),
+        *(Route(path, GenerateEndpoint(services, CompletionSurface()), methods=["POST"]) for path in COMPLETION_PATHS),
+        *(Route(path, CountEndpoint(services, protocol), methods=["POST"]) for path, protocol in counting),
+        Route("/tokenize", TokenizeEndpoint(services), methods=["POST"]),
+        Route("/detokenize", DetokenizeEndpoint(services), methods=["POST"]),
+    ]
+
+
+def _responses_routes(services: Services) -> list[BaseRoute]:
+    stored = StoredResponses(services)
     routes: list[BaseRoute] = []
-    for path, protocol in GENERATION_PATHS.items():
-        routes.append(Route(path, GenerateEndpoint(services, protocol), methods=["POST"]))
-    for path, protocol in COUNT_PATHS.items():
-        routes.append(Route(path, CountEndpoint(services, protocol), methods=["POST"]))
-    for prefix in ("/v1", ""):
-        routes.append(Route(f"{prefix}/models", models.list_all, methods=["GET"]))
-        routes.append(Route(f"{prefix}/models/{{name:path}}", models.retrieve, methods=["GET"]))
-    routes.append(Route(HEALTH_PATH, status.health, methods=["GET"]))
-    routes.append(Route("/metrics", status.metrics, methods=["GET"]))
+    for path in CHAT_PATHS["responses"]:
+        one = f"{path}/{{response_id}}"
+        routes += [
+            # Stands before the ids, so that it is a path that is not there rather than an id.
+            Route(f"{path}/compact", _absent, methods=["POST"]),
+            Route(one, stored.retrieve, methods=["GET"]),
+            Route(one, stored.delete, methods=["DELETE"]),
+            Route(f"{one}/cancel", stored.cancel, methods=["POST"]),
+            Route(f"{one}/input_items", stored.list_input, methods=["GET"]),
+        ]
     return routes
 
 
-class _Models:
-    """The models in a form that OpenAI's and Anthropic's clients both read: the fields of one do not hurt the other."""
+def _other_routes(services: Services) -> list[BaseRoute]:
+    models, status = Models(services), Status(services)
+    routes: list[BaseRoute] = []
+    for path in MODELS_PATHS:
+        routes.append(Route(path, models.list_all, methods=["GET"]))
+        routes.append(Route(f"{path}/{{name:path}}", models.retrieve, methods=["GET"]))
+    document = describe_paths()
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._created = int(time.time())
+    async def openapi(request: Request) -> Response:
+        return json_response(document)
 
-    async def list_all(self, request: Request) -> Response:
-        names = self._services.config.model_names
-        data = [self._describe(name) for name in names]
-        listing = {"object": "list", "data": data, "has_more": False, "first_id": names[0], "last_id": names[-1]}
-        return _json(listing)
-
-    async def retrieve(self, request: Request) -> Response:
-        name = request.path_params["name"]
-        if name not in self._services.config.model_names:
-            served = ", ".join(self._services.config.model_names)
-            message = f"the model {name[:200]!r} is not served here; use one of: {served}"
-            raise HttpError(404, "model_not_found", message, param="model")
-        return _json(self._describe(name))
-
-    def _describe(self, name: str) -> dict[str, object]:
-        length = self._services.model.context_length
-        return {
-            "id": name,
-            "object": "model",
-            "type": "model",
-            "created": self._created,
-            "created_at": datetime.fromtimestamp(self._created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "owned_by": "deepinfer",
-            "name": name,
-            "display_name": name,
-            "context_window": length,
-            "max_model_len": length,
-            "max_output_tokens": length,
-            "input_modalities": ["text"],
-            "output_modalities": ["text"],
-        }
+    return [
+        *routes,
+        Route("/", status.root, methods=["GET"]),
+        Route("/health", status.health, methods=["GET"]),
+        Route("/ready", status.ready, methods=["GET"]),
+        Route("/metrics", status.metrics, methods=["GET"]),
+        Route("/openapi.json", openapi, methods=["GET"]),
+        Route("/user/balance", status.balance, methods=["GET"]),
+        Route("/v1/requests/{request_id:path}", status.cancel, methods=["DELETE"]),
+    ]
 
 
-class _Status:
-    """How the server is."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
-
-    async def health(self, request: Request) -> Response:
-        health = self._services.engine.health()
-        state = {
-            "ready": health.ready,
-            "running": health.running,
-            "waiting": health.waiting,
-            "cache_bytes": health.cache_bytes,
-            "detail": health.detail,
-        }
-        return _json(state, status=200 if health.ready else 503)
-
-    async def metrics(self, request: Request) -> Response:
-        return Response(self._services.metrics.render(), headers={"content-type": CONTENT_TYPE})
-
-
-def _json(content: object, *, status: int = 200) -> Response:
-    return Response(json.dumps(content), status_code=status, media_type="application/json")
+async def _absent(request: Request) -> Response:
+    raise HttpError(404, "not_found", f"{request.url.path} is not offered here; send the whole input, or shorten it")

@@ -1,7 +1,7 @@
 """The life of a server process: socket, engine, signals, orderly end. Knows nothing of flags.
 
-On the first signal the server stops accepting and lets running answers finish; after `shutdown_seconds` they are
-ended with an error their clients can read. A second interrupt ends them at once.
+On the first signal the server stops accepting and lets running answers finish, those in the background too; after
+`shutdown_seconds` they are ended with an error their clients can read. A second interrupt ends them at once.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from deepinfer.server.app import build_application
 from deepinfer.server.config import ServerConfig
 from deepinfer.server.generation import LiveGenerations
 from deepinfer.server.http_protocol import BoundedHttpProtocol
+from deepinfer.server.progress import loading_bar
 from deepinfer.server.services import build_services
 
 logger = logging.getLogger(__name__)
@@ -67,7 +68,8 @@ def address_of(listener: socket.socket) -> str:
 
 async def serve(engine: Engine, config: ServerConfig, listener: socket.socket) -> None:
     """Start the engine and answer on `listener` until a signal. Raises `EngineError` if the engine does not start."""
-    await engine.start()
+    async with loading_bar(config.model_names[0], engine.health):
+        await engine.start()
     try:
         # Loaded now, so that the first request does not wait for it.
         await asyncio.to_thread(recipe.Tokenizer.built_in, prompt_format(engine.describe().recipe_version))
@@ -85,6 +87,7 @@ async def serve(engine: Engine, config: ServerConfig, listener: socket.socket) -
             timeout_graceful_shutdown=int(config.shutdown_seconds) + _FLUSH_SECONDS,
         )
         await _Server(settings, services.live, config.shutdown_seconds).serve(sockets=[listener])
+        await services.responses.wait_for_runs()
     finally:
         await engine.stop()
 
@@ -119,6 +122,7 @@ class _Server(uvicorn.Server):
             return
         logger.info("%s: letting running answers finish for %g s", signal.Signals(number).name, self._shutdown_seconds)
         self.should_exit = True
+        self._live.draining = True
         asyncio.get_running_loop().call_later(self._shutdown_seconds, self._abort_all)
 
     def _abort_all(self) -> None:

@@ -7,7 +7,7 @@ Knows nothing of protocols.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from typing import Final
 
 from starlette.types import Receive, Send
@@ -48,6 +48,14 @@ class EventSender:
                 await self._send({"type": "http.response.body", "body": data, "more_body": more})
         except (TimeoutError, OSError):
             raise ClientGoneError from None
+
+
+async def send_events(send: Send, frames: AsyncIterator[bytes], *, idle_seconds: float) -> None:
+    """Send `frames` as they come. What they raise before the first of them goes to the caller, who can still answer."""
+    sender = EventSender(send, idle_seconds=idle_seconds)
+    async for frame in frames:
+        await sender.push(frame)
+    await sender.close()
 
 
 async def send_json(send: Send, body: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None) -> None:

@@ -31,6 +31,19 @@ output = "Flooding.</think>{endless}"
 tokens_per_step = 1
 
 [[rule]]
+match = "fim▁hole"
+in = "whole"
+output = "x):\\n"
+
+[[rule]]
+match = "in emoji"
+output = "🙂 日本語 🏳️‍🌈"
+
+[[rule]]
+match = "complete"
+output = "one two three, STOP four"
+
+[[rule]]
 match = "be cut"
 output = "Cut.</think>This answer was cut"
 finish = "length"

@@ -198,3 +198,28 @@ async def test_an_answer_of_one_call_ends_with_it(tokens_per_step: int) -> None:
     assert names == [["f", "g"], ["f"]]
     assert one.json()["choices"][0]["finish_reason"] == "tool_calls"
     assert engine.health().running == 0
+
+
+async def test_with_a_history_key_the_model_gets_its_own_tokens_back() -> None:
+    tokenizer = recipe.Tokenizer.built_in("v4.1")
+    written = tokenizer.encode("Unbel") + tokenizer.encode("ievable!")
+    assert written != tokenizer.encode("Unbelievable!")
+    prompts: list[list[int]] = []
+
+    def choose(request: Request) -> Script:
+        prompts.append(list(request.token_ids))
+        return Script(token_ids=(*written, 1))
+
+    async def second_prompt(**settings: Any) -> list[int]:
+        async with client_of(ScriptedEngine(choose, MODEL), **settings) as client:
+            first = {"model": "m", "input": "Hello", "reasoning": {"effort": "none"}}
+            response = (await client.post("/v1/responses", json=first)).json()
+            await client.post("/v1/responses", json=first | {"previous_response_id": response["id"]})
+        return prompts[-1]
+
+    assert not holds(await second_prompt(), written)
+    assert holds(await second_prompt(history_key=bytes(16)), written)
+
+
+def holds(ids: list[int], part: list[int]) -> bool:
+    return any(ids[place : place + len(part)] == part for place in range(len(ids)))

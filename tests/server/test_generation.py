@@ -9,9 +9,11 @@ import pytest
 from deepinfer.backends.scripted import Script, ScriptedEngine
 from deepinfer.core import FinishReason, ModelDescription, Request, SamplingParams
 from deepinfer.errors import EngineError
+from deepinfer.server.exchange import Exchange
 from deepinfer.server.generation import Generation, LiveGenerations
 
 MODEL = ModelDescription(name="m", recipe_version="v4.1", vocabulary_size=1_000_000, context_length=1_000_000)
+EXCHANGE = Exchange(request_id="req_1", method="POST", path="/", client="key_1")
 LONG = 100_000
 
 
@@ -83,11 +85,24 @@ async def test_abort_from_outside_ends_the_outputs() -> None:
     engine = await engine_with(Script(token_ids=(7,) * LONG, delay_seconds=0.01))
     live = LiveGenerations()
     async with Generation(engine, requests()) as generation:
-        with live.tracking(generation):
+        with live.tracking(generation, EXCHANGE):
             assert live.abort_all() == 1
             (_, last), *_ = await generation.next_outputs(wait_seconds=30)
     assert last.finish_reason is FinishReason.ABORT
     assert live.abort_all() == 0
+
+
+async def test_clients_cancel_their_own_requests_only() -> None:
+    engine = await engine_with(Script(token_ids=(7,) * LONG, delay_seconds=0.01))
+    live = LiveGenerations()
+    async with Generation(engine, requests()) as generation:
+        with live.tracking(generation, EXCHANGE):
+            assert live.cancel("another", EXCHANGE.request_id) == live.cancel(EXCHANGE.client, "another") == 0
+            assert not generation.cancelled
+            assert live.cancel(EXCHANGE.client, EXCHANGE.request_id) == 1
+            (_, last), *_ = await generation.next_outputs(wait_seconds=30)
+    assert generation.cancelled and last.finish_reason is FinishReason.ABORT
+    assert live.cancel(EXCHANGE.client, EXCHANGE.request_id) == 0
 
 
 async def test_nothing_begins_after_all_were_told_to_end() -> None:
@@ -96,7 +111,7 @@ async def test_nothing_begins_after_all_were_told_to_end() -> None:
     live.abort_all()
     with pytest.raises(EngineError, match="shutting down"):
         async with Generation(engine, requests()) as generation:
-            with live.tracking(generation):
+            with live.tracking(generation, EXCHANGE):
                 raise AssertionError("must not get here")
     assert engine.health().running == 0
 

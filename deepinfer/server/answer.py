@@ -1,0 +1,108 @@
+"""One answer on its way from the engine, as events or as a whole body. The stream is the truth; the body is its fold.
+
+Owns the answer's engine requests while it runs. Knows nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+
+from deepinfer.core import Engine
+from deepinfer.errors import EngineError
+from deepinfer.server.bridge import Transcript
+from deepinfer.server.errors import HttpError, in_mid_answer
+from deepinfer.server.exchange import Exchange
+from deepinfer.server.generation import ChoiceOutput, Generation, LiveGenerations
+from deepinfer.server.logging import log_failure
+from deepinfer.server.work import Work
+
+Keep = Callable[[bytes], Awaitable[None]]
+
+
+class Answer:
+    """An answer that runs while `frames` or `whole` does.
+
+    After `wait_seconds` of silence the stream carries a sign of life. `keep` gets the finished body before its last
+    bytes go out.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        live: LiveGenerations,
+        exchange: Exchange,
+        work: Work,
+        *,
+        fingerprint: str,
+        wait_seconds: float,
+        keep: Keep | None = None,
+    ) -> None:
+        self.work = work
+        self._live = live
+        self._exchange = exchange
+        self._wait_seconds = wait_seconds
+        self._keep = keep
+        self._generation = Generation(engine, work.requests)
+        self._transcript = Transcript(
+            work.decoder,
+            self._generation,
+            exchange,
+            choices=len(work.requests),
+            fingerprint=fingerprint,
+            single_call=work.single_call,
+        )
+
+    async def whole(self) -> bytes:
+        """Run to the end and return the body. Raises what stopped it."""
+        async with aclosing(self._data()) as data:
+            async for _ in data:
+                pass
+        return self.work.decoder.response()
+
+    async def frames(self) -> AsyncGenerator[bytes]:
+        """Run, yielding bytes of the stream as they come, with signs of life in between.
+
+        A failure before the first of them is raised, a later one becomes the protocol's own error event.
+        """
+        begun = False
+        try:
+            async with aclosing(self._data()) as parts:
+                async for part in parts:
+                    begun = True
+                    yield part
+        except Exception as error:
+            if not begun:
+                raise
+            yield self.fail(error)
+
+    def fail(self, error: Exception) -> bytes:
+        """End the answer with an error; the last bytes of its stream."""
+        failure = in_mid_answer(error)
+        self._exchange.error_code = failure.code
+        log_failure(self._exchange, error)
+        return self.work.decoder.fail(failure)
+
+    def cancel(self) -> None:
+        """End the answer from outside, by its client's wish."""
+        self._generation.cancel()
+
+    async def _data(self) -> AsyncGenerator[bytes]:
+        async with self._generation:
+            with self._live.tracking(self._generation, self._exchange):
+                while not self._transcript.finished:
+                    outputs = await self._generation.next_outputs(wait_seconds=self._wait_seconds)
+                    data = self._accept(outputs) if outputs else self.work.decoder.keep_alive()
+                    if self._transcript.finished and self._keep is not None:
+                        await self._keep(self.work.decoder.response())
+                    if data:
+                        yield data
+
+    def _accept(self, outputs: Sequence[ChoiceOutput]) -> bytes:
+        try:
+            return self._transcript.accept(outputs)
+        except EngineError:
+            if not self._generation.cancelled:
+                raise
+            message = "the request was cancelled by its client"
+            raise HttpError(499, "request_cancelled", message) from None

@@ -1,0 +1,174 @@
+"""The body of a text completion: read, checked, and turned into prompts of token ids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from deepinfer.server.errors import HttpError
+from deepinfer.server.json_body import read_json
+from deepinfer.server.services import Services
+
+_MAX_STOPS: Final = 16
+_MAX_STOP_LENGTH: Final = 256
+_MAX_CHOICES: Final = 128
+_MAX_PER_PROMPT: Final = 8
+_MAX_LOGPROBS: Final = 20
+# Order of DeepSeek's models: what stands before the gap, the gap, what stands after it.
+_FIM_MARKS: Final = ("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>")
+# Settings that the engine may not know, and their values that change nothing.
+_NEUTRAL: Final[dict[str, tuple[object, ...]]] = {
+    "presence_penalty": (None, 0),
+    "frequency_penalty": (None, 0),
+    "logit_bias": (None, {}),
+    "top_k": (None, 0, -1),
+}
+
+
+class StreamOptions(msgspec.Struct):
+    """`stream_options`."""
+
+    include_usage: bool = False
+
+
+class CompletionRequest(msgspec.Struct):
+    """Body of `/v1/completions`. Unknown members are ignored."""
+
+    model: str
+    prompt: str | list[str | int | list[int]]
+    suffix: str | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    n: int | None = None
+    best_of: int | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    logprobs: int | None = None
+    echo: bool | None = None
+    stop: str | list[str] | None = None
+    seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+    return_token_ids: bool | None = None
+    add_special_tokens: bool = True
+
+    @property
+    def stops(self) -> list[str]:
+        """Texts that end an answer."""
+        return [self.stop] if isinstance(self.stop, str) else self.stop or []
+
+
+def read_completion(body: bytes, services: Services) -> CompletionRequest:
+    """Read and check a body. Raises `HttpError`."""
+    request = read_json(body, CompletionRequest)
+    services.check_model(request.model)
+    _check_number("max_tokens", request.max_tokens, 1, services.model.context_length)
+    _check_number("temperature", request.temperature, 0, 2)
+    _check_number("top_p", request.top_p, 0, 1)
+    _check_number("n", request.n, 1, _MAX_PER_PROMPT)
+    _check_number("logprobs", request.logprobs, 0, _MAX_LOGPROBS)
+    _check_number("seed", request.seed, -(2**63), 2**63 - 1)
+    if request.best_of not in (None, request.n or 1):
+        raise _refused("unsupported", "best_of", f"must be left out or equal to n, not {request.best_of}")
+    if request.echo and request.logprobs is not None:
+        raise _refused("unsupported", "logprobs", "are not known of the prompt; leave out echo or logprobs")
+    if request.stream_options is not None and not request.stream:
+        raise _refused("requires", "stream_options", "requires stream")
+    _check_stops(request.stops)
+    _check_suffix(request)
+    if not services.config.serves_penalties:
+        _check_neutral(request)
+    return request
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One prompt: its ids, and its text as `echo` gives it back."""
+
+    ids: list[int]
+    text: str
+
+
+def prompts_of(request: CompletionRequest, services: Services) -> list[Prompt]:
+    """The prompts of a request. Raises `HttpError`."""
+    given = request.prompt
+    if isinstance(given, str):
+        return [_text_prompt(given, "prompt", request, services)]
+    if not given:
+        raise _refused("empty_array", "prompt", "must hold at least one item")
+    if all(isinstance(item, int) for item in given):
+        return [_id_prompt([item for item in given if isinstance(item, int)], "prompt", services)]
+    if len({type(item) for item in given}) > 1:
+        raise _refused("invalid_type", "prompt", "must be a text, a list of texts, of token ids or of lists of these")
+    count = len(given) * (request.n or 1)
+    if count > _MAX_CHOICES:
+        raise _refused("array_too_long", "prompt", f"may ask for at most {_MAX_CHOICES} answers, not {count}")
+    prompts = []
+    for place, item in enumerate(given):
+        name = f"prompt[{place}]"
+        if isinstance(item, str):
+            prompts.append(_text_prompt(item, name, request, services))
+        elif isinstance(item, list):
+            prompts.append(_id_prompt(item, name, services))
+    return prompts
+
+
+def _text_prompt(text: str, place: str, request: CompletionRequest, services: Services) -> Prompt:
+    if request.suffix is None:
+        ids = services.text_ids(text, begin=request.add_special_tokens)
+        if not ids:
+            raise _refused("empty_string", place, "must not be empty")
+        return Prompt(ids, text)
+    # Code on both sides of the gap is text: what it spells is never a control token.
+    tokenizer = services.tokenizer
+    begin, hole, end = (services.control_id(mark) for mark in _FIM_MARKS)
+    inner = [begin, *tokenizer.encode(text), hole, *tokenizer.encode(request.suffix), end]
+    return Prompt([services.begin_id, *inner] if request.add_special_tokens else inner, text)
+
+
+def _id_prompt(ids: list[int], place: str, services: Services) -> Prompt:
+    if not ids:
+        raise _refused("empty_array", place, "must hold at least one token id")
+    services.check_ids(ids, place)
+    return Prompt(ids, services.tokenizer.decode(ids))
+
+
+def _check_suffix(request: CompletionRequest) -> None:
+    if request.suffix is None:
+        return
+    texts = [request.prompt] if isinstance(request.prompt, str) else request.prompt
+    if not all(isinstance(text, str) for text in texts):
+        raise _refused("requires", "suffix", "requires a prompt of text, not of token ids")
+    if request.echo:
+        raise _refused("unsupported", "echo", "cannot be combined with suffix")
+
+
+def _check_stops(stops: Sequence[str]) -> None:
+    if len(stops) > _MAX_STOPS:
+        raise _refused("array_too_long", "stop", f"must hold at most {_MAX_STOPS} items, not {len(stops)}")
+    for stop in stops:
+        if not 1 <= len(stop) <= _MAX_STOP_LENGTH:
+            message = f"must have from 1 to {_MAX_STOP_LENGTH} characters each, not {len(stop)}"
+            raise _refused("out_of_range", "stop", message)
+
+
+def _check_neutral(request: CompletionRequest) -> None:
+    for name, neutral in _NEUTRAL.items():
+        value = getattr(request, name)
+        if value not in neutral:
+            raise _refused("sampling_not_supported", name, f"is {value}, which this engine cannot honour; leave it out")
+
+
+def _check_number(name: str, value: float | None, least: float, most: float) -> None:
+    if value is not None and not least <= value <= most:
+        raise _refused("out_of_range", name, f"must be from {least} to {most}, not {value}")
+
+
+def _refused(code: str, name: str, message: str) -> HttpError:
+    return HttpError(400, code, f"{name} {message}", param=name)

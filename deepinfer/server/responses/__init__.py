@@ -1,0 +1,1 @@
+"""What Responses has beyond an answer: answers that are kept, found again, and made in the background."""
