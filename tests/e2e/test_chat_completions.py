@@ -89,6 +89,8 @@ def test_reasoning_and_tool_call_come_apart(scripted: openai.OpenAI) -> None:
 @pytest.mark.parametrize("question", ["How is the weather?", "Hello"])
 def test_accumulated_stream_equals_plain_answer(scripted: openai.OpenAI, question: str) -> None:
     body = chat_body(question, tools=[WEATHER_TOOL])
+    # From the second time on, the prompt is cached.
+    scripted.chat.completions.create(**body)
     plain = scripted.chat.completions.create(**body)
     with scripted.chat.completions.stream(**body, stream_options={"include_usage": True}) as stream:
         final = stream.get_final_completion()

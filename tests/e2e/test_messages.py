@@ -59,6 +59,8 @@ def test_thinking_text_and_tool_use_come_as_blocks(client: anthropic.Anthropic) 
 
 @pytest.mark.parametrize("question", ["How is the weather?", "Hello"])
 def test_accumulated_stream_equals_plain_answer(client: anthropic.Anthropic, question: str) -> None:
+    # From the second time on, the prompt is cached.
+    client.messages.create(**body(question))
     plain = client.messages.create(**body(question))
     with client.messages.stream(**body(question)) as stream:
         final = stream.get_final_message()
