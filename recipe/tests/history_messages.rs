@@ -82,7 +82,7 @@ fn the_stream_has_the_block_in_the_same_place() {
 #[test]
 fn an_answer_that_was_cut_in_its_reasoning_comes_back_too() {
     let first = encoded(&request(PROTOCOL, VERSION, true, true, &[]), PROTOCOL, &keyed());
-    for text in ["An unbelievable thou", "An unbelievable thou\n\n"] {
+    for text in ["An unbelievable thou", "An unbelievable thou\n\n", "\n\nAn unbelievable"] {
         let own = unusual_ids(text, 3);
         let message = response(&first, &own, BackendFinish::Length);
         let body = request(PROTOCOL, VERSION, true, true, &sent_back(PROTOCOL, &message));
