@@ -15,7 +15,7 @@ use crate::history::Replay;
 use crate::json::{Value, parse};
 use crate::model::Version;
 use crate::prompt::render_traced;
-use crate::protocol::Protocol;
+use crate::protocol::{Lookup, Protocol};
 use crate::tokenizer::{Piece, Tokenizer};
 
 use owners::Owners;
@@ -67,14 +67,25 @@ pub fn explain(body: &[u8], protocol: Protocol, options: &Options) -> Result<Exp
 
 /// Tells which field each token of a prompt comes from, for a request body that was already parsed.
 pub fn explain_value(body: &Value<'_>, protocol: Protocol, options: &Options) -> Result<Explanation, Error> {
-    let stored = protocol.find_stored(body, None)?;
+    explain_continuing(body, protocol, options, None)
+}
+
+/// Tells which field each token of a prompt comes from, for a request body that was already parsed. `lookup` finds the
+/// responses and items that it goes on from; their text comes from the field that names them.
+pub fn explain_continuing(
+    body: &Value<'_>,
+    protocol: Protocol,
+    options: &Options,
+    lookup: Option<&dyn Lookup>,
+) -> Result<Explanation, Error> {
+    let stored = protocol.find_stored(body, lookup)?;
     let prepared = protocol.read(body, &stored, &options.read)?;
     let (version, tokenizer) = (prepared.version, options.tokenizer(prepared.version));
     let (prompt, turns, trace) = render_traced(&prepared.conversation, version, &options.spellings(version));
     let seal = options.seal(version, &tokenizer);
     let replay = seal.map(|seal| Replay::new(&prompt, &turns, &seal)).unwrap_or_default();
     let token_ids = prompt_ids(&prompt, &replay, &tokenizer)?;
-    let places = Places::new(body);
+    let places = Places::new(body, &stored);
     let stretches = Owners::new(&places, &trace, protocol).stretches();
     let ends = token_ends(&token_ids, &prompt.text, &tokenizer)?;
     let spans = spans(&ends, &stretches, &places);
