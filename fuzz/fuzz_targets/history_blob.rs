@@ -1,4 +1,4 @@
-//! Law: a record of an answer's ids changes neither the prompt's text nor its control tokens, and one that is not exactly
+//! Law: a record of an answer's ids changes neither what the turn says nor its control tokens, and one that is not exactly
 //! what was sealed changes nothing at all.
 
 #![no_main]
@@ -25,6 +25,10 @@ struct Turn {
     thinking: bool,
     reasoning: String,
     content: String,
+    /// What the argument of each call is.
+    calls: Vec<String>,
+    /// How many newlines stand beside each mark, in turn.
+    newlines: Vec<u8>,
     /// Whether the next turn says something else.
     edited: Option<String>,
     /// How many characters each token has, in turn.
@@ -37,22 +41,26 @@ struct Turn {
 
 fuzz_target!(|turn: Turn| {
     let version = if turn.v41 { Version::V41 } else { Version::V4 };
-    let content = turn.edited.as_ref().unwrap_or(&turn.content);
+    let before = conversation(&turn, &[question()], version, &KEYED);
+    let own = written(&turn, &before.tokenizer);
+    let answer = answer(&before, &own);
+    let answer = parse(&answer).expect("JSON");
+    let message = message(&answer);
     let encoded = |record: Option<&str>, options: &Options| {
-        let messages = [question(), said(&turn, content, record)];
-        conversation(&turn, &messages, version, options)
+        conversation(&turn, &[question(), said(&turn, message, record)], version, options)
     };
     let plain = encoded(None, &PLAIN);
     assert_eq!(encoded(Some(&turn.foreign), &KEYED).token_ids, plain.token_ids, "not a record");
 
-    let Some(record) = record(&turn, version) else { return };
-    assert_eq!(encoded(Some(&record), &PLAIN).token_ids, plain.token_ids, "no key");
-    let with = encoded(Some(&record), &KEYED);
+    let Some(record) = message.get("token_history").and_then(Value::as_str) else { return };
+    assert_eq!(encoded(Some(record), &PLAIN).token_ids, plain.token_ids, "no key");
+    let with = encoded(Some(record), &KEYED);
     assert_eq!(with.prompt, plain.prompt);
     assert_eq!(control_ids(&with), control_ids(&plain));
-    assert_eq!(bytes(&with), bytes(&plain));
+    assert_eq!(letters(&with), letters(&plain));
+    assert_says_the_same(&turn, message, &before, [&with, &plain]);
 
-    let mut damaged = record.clone().into_bytes();
+    let mut damaged = record.to_owned().into_bytes();
     for (place, value) in &turn.damage {
         let length = damaged.len();
         damaged[usize::from(*place) % length] = value & 0x7F;
@@ -65,6 +73,21 @@ fuzz_target!(|turn: Turn| {
     assert_eq!(encoded(Some(cut), &KEYED).token_ids, plain.token_ids, "a record that was cut");
 });
 
+/// The restored turn says what the client sent, or, where the format does not keep that, what its text alone says.
+fn assert_says_the_same(turn: &Turn, sent: &Value<'_>, before: &Encoded, prompts: [&Encoded; 2]) {
+    let answers = prompts.map(|prompt| answer(before, &past_answer(prompt)));
+    let [with, plain] = answers.each_ref().map(|answer| parse(answer).expect("JSON"));
+    let [with, plain] = [message(&with), message(&plain)];
+    for field in ["reasoning_content", "content", "tool_calls"] {
+        let edited = turn.edited.as_ref().filter(|_| field == "content");
+        let expected = edited.map(|text| Value::from(text.as_str())).or_else(|| sent.get(field).cloned());
+        assert!(
+            with.get(field) == expected.as_ref() || with.get(field) == plain.get(field),
+            "{field}: {with:?} {plain:?}"
+        );
+    }
+}
+
 fn object<'a>(members: Vec<(&'a str, Value<'a>)>) -> Value<'a> {
     Value::Object(members.into_iter().collect::<Object<'a>>())
 }
@@ -73,10 +96,17 @@ fn question() -> Value<'static> {
     object(vec![("role", "user".into()), ("content", "q".into())])
 }
 
-fn said<'a>(turn: &'a Turn, content: &'a str, record: Option<&'a str>) -> Value<'a> {
-    let mut members = vec![("role", "assistant".into()), ("content", content.into())];
-    if turn.thinking {
-        members.push(("reasoning_content", turn.reasoning.as_str().into()));
+fn said<'a>(turn: &'a Turn, message: &Value<'a>, record: Option<&'a str>) -> Value<'a> {
+    let content = turn.edited.as_deref().map(Value::from).or_else(|| message.get("content").cloned());
+    let mut members = vec![("role", "assistant".into()), ("content", content.expect("content"))];
+    members.extend(message.get("reasoning_content").map(|reasoning| ("reasoning_content", reasoning.clone())));
+    if let Some(calls) = message.get("tool_calls").and_then(Value::as_array) {
+        let call = |call: &Value<'a>| {
+            let function = call.get("function").expect("a function");
+            let members = [call.get("id"), function.get("name"), function.get("arguments")];
+            Value::Array(members.map(|member| member.expect("a member").clone()).to_vec())
+        };
+        members.push(("tool_calls", Value::Array(calls.iter().map(call).collect())));
     }
     members.extend(record.map(|record| ("token_history", record.into())));
     object(members)
@@ -93,22 +123,57 @@ fn conversation(turn: &Turn, messages: &[Value<'_>], version: Version, options: 
     encode_conversation_value(&object(members), version, options).expect("a well-formed conversation")
 }
 
-/// What the decoder hands out for the turn, if its ids are not those of its text.
-fn record(turn: &Turn, version: Version) -> Option<String> {
-    let before = conversation(turn, &[question()], version, &KEYED);
-    let mut ids = Vec::new();
+/// The ids of the turn: its text cut at will, its control tokens where the format has them.
+fn written(turn: &Turn, tokenizer: &Tokenizer) -> Vec<u32> {
+    let (space, block) = if turn.v41 { (" ", "calls") } else { ("", "tool_calls") };
+    let mut newlines = turn.newlines.iter().map(|count| "\n".repeat(usize::from(count % 4))).cycle();
+    let mut newlines = || newlines.next().unwrap_or_default();
+    let mut parts = Vec::new();
     if turn.thinking {
-        cut(&turn.reasoning, &turn.sizes, &before.tokenizer, &mut ids);
-        ids.extend(before.tokenizer.special_id("</think>"));
+        parts.push((format!("{}{}{}", newlines(), turn.reasoning, newlines()), Some("</think>")));
     }
-    cut(&turn.content, &turn.sizes, &before.tokenizer, &mut ids);
+    let mut text = format!("{}{}{}", newlines(), turn.content, newlines());
+    let mut tag = |before: &str, after: &str| {
+        parts.push((std::mem::replace(&mut text, format!("{after}{}", newlines())) + before, Some("｜DSML｜")));
+    };
+    if !turn.calls.is_empty() {
+        tag("<", &format!("{space}{block}>"));
+        for argument in &turn.calls {
+            tag("<", &format!("{space}invoke name=\"f\">"));
+            tag("<", &format!("{space}parameter name=\"p\" string=\"true\">{argument}"));
+            tag("</", &format!("{space}parameter>"));
+            tag("</", &format!("{space}invoke>"));
+        }
+        tag("</", &format!("{space}{block}>"));
+    }
+    parts.push((text, None));
+    let mut ids = Vec::new();
+    for (text, mark) in parts {
+        cut(&text, &turn.sizes, tokenizer, &mut ids);
+        ids.extend(mark.and_then(|mark| tokenizer.special_id(mark)));
+    }
+    ids
+}
+
+/// The response to an answer of these ids.
+fn answer(before: &Encoded, ids: &[u32]) -> Vec<u8> {
     let mut decoder = before.decoder("id".to_owned(), 0, Vec::new());
-    decoder.push(&ids, None, 0).expect("ids of the vocabulary");
+    decoder.push(ids, None, 0).expect("ids of the vocabulary");
     decoder.finish(BackendFinish::Stop, 0).expect("the first choice");
-    let response = decoder.response();
-    let response = parse(&response).expect("JSON");
-    let message = response.get("choices")?.as_array()?.first()?.get("message")?;
-    Some(message.get("token_history")?.as_str()?.to_owned())
+    decoder.response()
+}
+
+fn message<'a>(response: &'a Value<'a>) -> &'a Value<'a> {
+    let choices = response.get("choices").and_then(Value::as_array).expect("choices");
+    choices.first().and_then(|choice| choice.get("message")).expect("a message")
+}
+
+/// The ids of the answer in a prompt, after the mark that begins it.
+fn past_answer(encoded: &Encoded) -> Vec<u32> {
+    let id = |spelling: &str| encoded.tokenizer.special_id(spelling);
+    let (assistant, end) = (id("<｜Assistant｜>"), id("<｜end▁of▁sentence｜>"));
+    let ids = encoded.token_ids.iter().copied().skip_while(|id| Some(*id) != assistant).skip(2);
+    ids.take_while(|id| Some(*id) != end).collect()
 }
 
 fn cut(text: &str, sizes: &[u8], tokenizer: &Tokenizer, ids: &mut Vec<u32>) {
@@ -125,6 +190,8 @@ fn control_ids(encoded: &Encoded) -> Vec<u32> {
     encoded.token_ids.iter().copied().filter(is_control).collect()
 }
 
-fn bytes(encoded: &Encoded) -> Vec<u8> {
-    encoded.tokenizer.decode(&encoded.token_ids).expect("ids of the vocabulary")
+fn letters(encoded: &Encoded) -> Vec<u8> {
+    let mut bytes = encoded.tokenizer.decode(&encoded.token_ids).expect("ids of the vocabulary");
+    bytes.retain(|byte| *byte != b'\n');
+    bytes
 }

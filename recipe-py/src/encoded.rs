@@ -38,9 +38,7 @@ pub(crate) fn encode(
         let find = lookup.as_ref().map(|lookup| lookup as &dyn recipe::protocol::Lookup);
         body.with_value(|value| codec::encode_continuing(value, protocol, &options, find))
     });
-    if let Some(fault) = lookup.and_then(Lookup::into_fault) {
-        return Err(fault);
-    }
+    lookup.as_ref().map_or(Ok(()), Lookup::raise)?;
     encoded.map(Encoded::new).map_err(|error| errors::request_error(py, &error, protocol))
 }
 

@@ -6,18 +6,20 @@ use recipe::explain as codec;
 
 use crate::body::Body;
 use crate::errors;
+use crate::lookup::Lookup;
 use crate::options::Options;
 
 /// Tells which field each token of a request's prompt comes from.
 #[pyfunction]
-#[pyo3(signature = (body, protocol, *, options=None))]
+#[pyo3(signature = (body, protocol, *, options=None, lookup=None))]
 pub(crate) fn explain(
     py: Python<'_>,
     body: &Bound<'_, PyAny>,
     protocol: &str,
     options: Option<PyRef<'_, Options>>,
+    lookup: Option<Py<PyAny>>,
 ) -> PyResult<Vec<Span>> {
-    let explanation = explanation(py, body, protocol, &settings(options))?;
+    let explanation = explanation(py, body, protocol, &settings(options), lookup.map(Lookup::new).as_ref())?;
     let span = |span: &codec::Span| Span {
         start: span.tokens.start,
         end: span.tokens.end,
@@ -29,32 +31,34 @@ pub(crate) fn explain(
 
 /// Tells where the prompts of two requests part.
 #[pyfunction]
-#[pyo3(signature = (first, second, protocol, *, options=None))]
+#[pyo3(signature = (first, second, protocol, *, options=None, lookup=None))]
 pub(crate) fn diff(
     py: Python<'_>,
     first: &Bound<'_, PyAny>,
     second: &Bound<'_, PyAny>,
     protocol: &str,
     options: Option<PyRef<'_, Options>>,
+    lookup: Option<Py<PyAny>>,
 ) -> PyResult<Difference> {
-    let options = settings(options);
-    let first = explanation(py, first, protocol, &options)?;
-    let second = explanation(py, second, protocol, &options)?;
+    let (options, lookup) = (settings(options), lookup.map(Lookup::new));
+    let first = explanation(py, first, protocol, &options, lookup.as_ref())?;
+    let second = explanation(py, second, protocol, &options, lookup.as_ref())?;
     Ok(Difference(py.detach(|| codec::difference(&first, &second))))
 }
 
 /// Tells how much of each request of a sequence the earlier ones had in common with it.
 #[pyfunction]
-#[pyo3(signature = (requests, protocol, *, options=None))]
+#[pyo3(signature = (requests, protocol, *, options=None, lookup=None))]
 pub(crate) fn diff_sequence(
     py: Python<'_>,
     requests: Vec<Bound<'_, PyAny>>,
     protocol: &str,
     options: Option<PyRef<'_, Options>>,
+    lookup: Option<Py<PyAny>>,
 ) -> PyResult<Vec<Turn>> {
-    let options = settings(options);
+    let (options, lookup) = (settings(options), lookup.map(Lookup::new));
     let explain = |(index, body): (usize, Bound<'_, PyAny>)| {
-        explanation(py, &body, protocol, &options).map_err(|error| {
+        explanation(py, &body, protocol, &options, lookup.as_ref()).map_err(|error| {
             let noted = error.value(py).call_method1("add_note", (format!("in requests[{index}]"),));
             noted.err().unwrap_or(error)
         })
@@ -72,10 +76,15 @@ fn explanation(
     body: &Bound<'_, PyAny>,
     protocol: &str,
     options: &Settings,
+    lookup: Option<&Lookup>,
 ) -> PyResult<codec::Explanation> {
     let protocol = errors::protocol(protocol)?;
     let body = Body::extract(body)?;
-    let explained = py.detach(|| body.with_value(|value| codec::explain_value(value, protocol, options)));
+    let explained = py.detach(|| {
+        let find = lookup.map(|lookup| lookup as &dyn recipe::protocol::Lookup);
+        body.with_value(|value| codec::explain_continuing(value, protocol, options, find))
+    });
+    lookup.map_or(Ok(()), Lookup::raise)?;
     explained.map_err(|error| errors::request_error(py, &error, protocol))
 }
 

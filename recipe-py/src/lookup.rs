@@ -20,9 +20,9 @@ impl Lookup {
         Self { callable, fault: Mutex::new(None) }
     }
 
-    /// What the callable raised, if it did.
-    pub(crate) fn into_fault(self) -> Option<PyErr> {
-        self.fault.into_inner().unwrap_or_else(PoisonError::into_inner)
+    /// Raises what the callable raised, if it did.
+    pub(crate) fn raise(&self) -> PyResult<()> {
+        self.fault.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
     }
 
     fn call(&self, py: Python<'_>, id: &str) -> PyResult<Option<Body>> {

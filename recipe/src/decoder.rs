@@ -79,7 +79,7 @@ impl Decoder {
         let pieces = ids.iter().map(|&id| Ok((id, self.piece(&tokenizer, id)?))).collect::<Result<Vec<_>, Error>>()?;
         if let Some(recorder) = self.answer.recorder(choice) {
             for (id, piece) in &pieces {
-                recorder.push(*id, matches!(piece, OutputPiece::Special(OutputSpecial::ThinkingEnd, _)));
+                recorder.push(*id, mark(*piece));
             }
         }
         self.parse(choice, |parser, events| {
@@ -197,6 +197,15 @@ impl Decoder {
             _ if Special::GROUNDING.iter().any(is) => OutputSpecial::Visible,
             _ => OutputSpecial::Hidden,
         }
+    }
+}
+
+/// What a recorder must know of an added token.
+fn mark(piece: OutputPiece<'_>) -> Option<Special> {
+    match piece {
+        OutputPiece::Special(OutputSpecial::ThinkingEnd, _) => Some(Special::ThinkingEnd),
+        OutputPiece::Special(OutputSpecial::Dsml, _) => Some(Special::Dsml),
+        _ => None,
     }
 }
 

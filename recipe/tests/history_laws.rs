@@ -1,10 +1,10 @@
-//! Laws of token-faithful history, for any text and any cut: a record changes neither the prompt nor its control tokens.
+//! Laws of token-faithful history, for any text and any cut: a record changes neither what is said nor its control tokens.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod history_support;
 
-use history_support::{encoded, keyed, output, records, request, response, sent_back, unusual_ids};
+use history_support::{encoded, keyed, output, past_answer, records, request, response, said, sent_back, unusual_ids};
 use proptest::prelude::*;
 use recipe::codec::Options;
 use recipe::encoded::Encoded;
@@ -12,6 +12,7 @@ use recipe::event::BackendFinish;
 use recipe::model::Version;
 use recipe::protocol::Protocol;
 use recipe::tokenizer::Piece;
+use serde_json::Value;
 
 /// Texts with what is most likely to be mistaken: control tokens spelled out, marks begun, newlines, other scripts.
 fn text() -> impl Strategy<Value = String> {
@@ -47,6 +48,36 @@ fn plain_text() -> impl Strategy<Value = String> {
     "([a-z0-9é你好😀.,]{1,9} ?){1,9}[a-z]"
 }
 
+/// What a client may do to what the model said.
+#[derive(Debug, Clone)]
+enum Edit {
+    Nothing,
+    Replace(String),
+    Extend(String, String),
+    TrimNewlines,
+}
+
+impl Edit {
+    fn apply(&self, said: &str) -> String {
+        match self {
+            Edit::Nothing => said.to_owned(),
+            Edit::Replace(text) => text.clone(),
+            Edit::Extend(before, after) => format!("{before}{said}{after}"),
+            Edit::TrimNewlines => said.trim_matches('\n').to_owned(),
+        }
+    }
+}
+
+fn edits() -> impl Strategy<Value = Edit> {
+    let ends = || proptest::sample::select(vec!["", "\n", "\n\n", "\n\n<", "<", "<｜ref｜>"]).prop_map(str::to_owned);
+    prop_oneof![
+        Just(Edit::Nothing),
+        text().prop_map(Edit::Replace),
+        (ends(), ends()).prop_map(|(before, after)| Edit::Extend(before, after)),
+        Just(Edit::TrimNewlines),
+    ]
+}
+
 fn protocols() -> impl Strategy<Value = Protocol> {
     proptest::sample::select(Protocol::ALL.to_vec())
 }
@@ -60,30 +91,44 @@ fn control_ids(encoded: &Encoded) -> Vec<u32> {
     encoded.token_ids.iter().copied().filter(is_control).collect()
 }
 
-fn assert_same_text(with: &Encoded, without: &Encoded) {
+/// `sent` is the message that the client sent back. Where the format itself does not keep it, the record may.
+fn assert_says_the_same(with: &Encoded, without: &Encoded, sent: &Value, tools: bool) {
     assert_eq!(with.prompt, without.prompt);
     assert_eq!(control_ids(with), control_ids(without));
-    let bytes = |encoded: &Encoded| encoded.tokenizer.decode(&encoded.token_ids).unwrap();
-    assert_eq!(bytes(with), bytes(without));
+    let letters = |encoded: &Encoded| {
+        let bytes = encoded.tokenizer.decode(&encoded.token_ids).unwrap();
+        bytes.into_iter().filter(|byte| *byte != b'\n').collect::<Vec<_>>()
+    };
+    assert_eq!(letters(with), letters(without));
+    let message = |encoded: &Encoded| said(encoded.version, &past_answer(encoded), tools);
+    let (with, without) = (message(with), message(without));
+    for field in ["reasoning_content", "content", "tool_calls"] {
+        assert!(with[field] == without[field] || with[field] == sent[field], "{with} {without} {sent}");
+    }
 }
 
 proptest! {
     #[test]
-    fn a_record_changes_no_text_and_no_control_token(
+    fn a_record_changes_no_message_and_no_control_token(
         protocol in protocols(), version in versions(), thinking: bool, tools: bool,
         reasoning in text(), content in text(), arguments in prop::collection::vec(text(), 0..3), size in 1_usize..6,
-        edit in prop::option::of(text()),
+        reasoning_edit in edits(), content_edit in edits(),
     ) {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).filter(|_| tools).collect();
         let content = format!("x{content}");
         let own = unusual_ids(&output(version, thinking.then_some(&*reasoning), &content, &arguments), size);
         let first = encoded(&request(protocol, version, thinking, tools, &[]), protocol, &keyed());
         let mut later = sent_back(protocol, &response(&first, &own, BackendFinish::Stop));
-        if let (Some(edit), Protocol::ChatCompletions) = (edit, protocol) {
-            later[0]["content"] = edit.into();
+        if protocol == Protocol::ChatCompletions {
+            for (field, edit) in [("reasoning_content", reasoning_edit), ("content", content_edit)] {
+                let said = later[0].get(field).map(|said| edit.apply(said.as_str().unwrap()));
+                later[0][field] = said.into();
+            }
         }
         let body = request(protocol, version, thinking, tools, &later);
-        assert_same_text(&encoded(&body, protocol, &keyed()), &encoded(&body, protocol, &Options::default()));
+        let sent = if protocol == Protocol::ChatCompletions { later.swap_remove(0) } else { said(version, &(thinking, own), tools) };
+        let [with, without] = [keyed(), Options::default()].map(|options| encoded(&body, protocol, &options));
+        assert_says_the_same(&with, &without, &sent, tools);
     }
 
     #[test]

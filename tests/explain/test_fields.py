@@ -216,17 +216,21 @@ def test_a_mark_that_the_model_itself_wrote_is_its_contents() -> None:
     assert ("messages[1].content[1].text", said) in fields(body, "chat_completions")
 
 
-def test_recorded_ids_have_the_fields_of_their_text() -> None:
+@pytest.mark.parametrize("newlines", ["", "\n\n"])
+def test_recorded_ids_have_the_fields_of_their_text(newlines: str) -> None:
     options = recipe.Options(history_key=b"a secret of tests")
     body = chat({"role": "user", "content": "Hi"})
     tokenizer = recipe.Tokenizer.built_in("v4.1")
-    written = tokenizer.encode("Unbel") + tokenizer.encode("ievable!")
+    lead, written = tokenizer.encode(newlines), tokenizer.encode("Unbel") + tokenizer.encode("ievable!")
     encoded = recipe.encode(body, "chat_completions", options=options)
     decoder = encoded.decoder(id="a", created=0, seed=b"any bytes")
-    decoder.push(written)
+    decoder.push(lead + written)
     decoder.finish("stop")
     body["messages"] += [json.loads(decoder.response())["choices"][0]["message"], {"role": "user", "content": "Thanks"}]
     spans = recipe.explain(body, "chat_completions", options=options)
-    assert tiling_fault(spans, recipe.encode(body, "chat_completions", options=options)) is None
+    encoded = recipe.encode(body, "chat_completions", options=options)
+    assert tiling_fault(spans, encoded) is None
+    ids = encoded.token_ids.tolist()
+    assert any(ids[place : place + len(lead + written)] == lead + written for place in range(len(ids)))
     answer = next(span for span in spans if span.path == "messages[1].content")
     assert answer.text == "Unbelievable!" and answer.end - answer.start == len(written)

@@ -30,17 +30,30 @@ def answered(protocol: str, version: str, server: SdkServer, *, stream: bool) ->
 @both_forms
 def test_an_answer_comes_back_with_its_own_ids(protocol: str, version: str, stream: bool, server: SdkServer) -> None:
     conversation, cached = answered(protocol, version, server, stream=stream)
-    if protocol == "messages" and stream:
-        # The signature is sent when thinking ends: it cannot hold what is said later.
-        end = recipe.Tokenizer.built_in(version).special_id("</think>")
-        assert end is not None
-        cached = cached[: len(cached) - cached[::-1].index(end)]
     with_key, without = conversation.encoded(options()), conversation.encoded()
     assert with_key.token_ids.tolist()[: len(cached)] == cached
     assert without.token_ids.tolist()[: len(cached)] != cached
     assert (with_key.prompt, with_key.special_ranges) == (without.prompt, without.special_ranges)
     foreign = conversation.encoded(options(b"another secret of tests"))
     assert foreign.token_ids.tolist() == without.token_ids.tolist()
+
+
+@every_version
+@pytest.mark.parametrize("thinking", [True, False])
+def test_a_message_is_the_fold_of_its_stream(version: str, thinking: bool, server: SdkServer) -> None:
+    said = []
+    for stream in (False, True):
+        conversation = Conversation("messages", version)
+        conversation.request["thinking"] = {"type": "enabled" if thinking else "disabled", "budget_tokens": 1024}
+        own = unusual_ids(output(version) if thinking else output(version).split("</think>")[1])
+        server.prepared = conversation.prepared(own, options())
+        cached = conversation.encoded().token_ids.tolist() + own
+        ANSWERS["messages"](conversation, server, stream)
+        said.append(conversation.request["messages"])
+        assert conversation.encoded(options()).token_ids.tolist()[: len(cached)] == cached
+    assert said[0] == said[1]
+    kinds = [block["type"] for block in said[0][1]["content"]]
+    assert kinds == ["thinking"] * thinking + ["text", "tool_use", "redacted_thinking"]
 
 
 @every_protocol

@@ -82,19 +82,34 @@ def eos_token_id(name: _Version) -> int:
 def error_body(protocol: _Protocol, *, status: int, code: str, message: str, param: str | None = None) -> bytes:
     """The protocol's own envelope of an error that a server around the codec found."""
 
-def explain(body: _Body, protocol: _Protocol, *, options: Options | None = None) -> list[Span]:
+def explain(
+    body: _Body, protocol: _Protocol, *, options: Options | None = None, lookup: _Lookup | None = None
+) -> list[Span]:
     """Tells which field of the request each token of its prompt comes from: spans without gaps, in order.
 
-    A token of several fields counts to the first of them. Raises `RequestError`.
+    A token of several fields counts to the first of them. `lookup` is that of `encode`; what it finds counts to the
+    field that names it. Raises `RequestError`.
     """
 
-def diff(first: _Body, second: _Body, protocol: _Protocol, *, options: Options | None = None) -> Difference:
-    """Tells where the prompts of two requests part; `str()` of the result is a sentence. Raises `RequestError`."""
-
-def diff_sequence(requests: Sequence[_Body], protocol: _Protocol, *, options: Options | None = None) -> list[Turn]:
-    """Tells how much of each prompt of a sequence a cache of all earlier ones would have held.
+def diff(
+    first: _Body,
+    second: _Body,
+    protocol: _Protocol,
+    *,
+    options: Options | None = None,
+    lookup: _Lookup | None = None,
+) -> Difference:
+    """Tells where the prompts of two requests part; `str()` of the result is a sentence. `lookup` is that of `encode`.
 
     Raises `RequestError`.
+    """
+
+def diff_sequence(
+    requests: Sequence[_Body], protocol: _Protocol, *, options: Options | None = None, lookup: _Lookup | None = None
+) -> list[Turn]:
+    """Tells how much of each prompt of a sequence a cache of all earlier ones would have held.
+
+    `lookup` is that of `encode`. Raises `RequestError`.
     """
 
 @final

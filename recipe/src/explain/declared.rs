@@ -48,13 +48,14 @@ mod tests {
     use super::*;
     use crate::explain::places::ROOT;
     use crate::json::parse;
+    use crate::protocol::Stored;
 
     #[test]
     fn a_tool_is_found_as_the_prompt_names_it() {
         let body = br#"{"tools": [{"type": "tool_search"}, {"type": "function", "function": {"name": "f"}}, {"type": "namespace",
             "name": "a__b", "tools": [{"name": "c"}]}, {"type": "custom", "name": "apply_patch"}]}"#;
         let body = parse(body).unwrap();
-        let places = Places::new(&body);
+        let places = Places::new(&body, &Stored::default());
         let mut declared = Declared::default();
         declared.add(places.member(ROOT, &["tools"]).unwrap(), &places);
         let found = |name: &str| declared.find(name).map(|place| places.path(place));

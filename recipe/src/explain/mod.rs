@@ -15,7 +15,7 @@ use crate::history::Replay;
 use crate::json::{Value, parse};
 use crate::model::Version;
 use crate::prompt::render_traced;
-use crate::protocol::Protocol;
+use crate::protocol::{Lookup, Protocol};
 use crate::tokenizer::{Piece, Tokenizer};
 
 use owners::Owners;
@@ -67,30 +67,49 @@ pub fn explain(body: &[u8], protocol: Protocol, options: &Options) -> Result<Exp
 
 /// Tells which field each token of a prompt comes from, for a request body that was already parsed.
 pub fn explain_value(body: &Value<'_>, protocol: Protocol, options: &Options) -> Result<Explanation, Error> {
-    let stored = protocol.find_stored(body, None)?;
+    explain_continuing(body, protocol, options, None)
+}
+
+/// Tells which field each token of a prompt comes from, for a request body that was already parsed. `lookup` finds the
+/// responses and items that it goes on from; their text comes from the field that names them.
+pub fn explain_continuing(
+    body: &Value<'_>,
+    protocol: Protocol,
+    options: &Options,
+    lookup: Option<&dyn Lookup>,
+) -> Result<Explanation, Error> {
+    let stored = protocol.find_stored(body, lookup)?;
     let prepared = protocol.read(body, &stored, &options.read)?;
     let (version, tokenizer) = (prepared.version, options.tokenizer(prepared.version));
     let (prompt, turns, trace) = render_traced(&prepared.conversation, version, &options.spellings(version));
     let seal = options.seal(version, &tokenizer);
     let replay = seal.map(|seal| Replay::new(&prompt, &turns, &seal)).unwrap_or_default();
     let token_ids = prompt_ids(&prompt, &replay, &tokenizer)?;
-    let places = Places::new(body);
+    let places = Places::new(body, &stored);
     let stretches = Owners::new(&places, &trace, protocol).stretches();
-    let ends = token_ends(&token_ids, &tokenizer)?;
+    let ends = token_ends(&token_ids, &prompt.text, &tokenizer)?;
     let spans = spans(&ends, &stretches, &places);
     let starts = [0].into_iter().chain(ends).map(|byte| prompt.text.ceil_char_boundary(byte)).collect();
     Ok(Explanation { token_ids, prompt: prompt.text, version, spans, starts })
 }
 
-/// The byte of the prompt after each token.
-fn token_ends(ids: &[u32], tokenizer: &Tokenizer) -> Result<Vec<usize>, Error> {
+/// The byte of the prompt after each token. Newlines that a record restores take no place in the prompt, and those that it
+/// leaves out count to the token after them.
+fn token_ends(ids: &[u32], prompt: &str, tokenizer: &Tokenizer) -> Result<Vec<usize>, Error> {
+    let prompt = prompt.as_bytes();
     let mut end = 0;
     let add = |id: &u32| {
-        end += match tokenizer.piece(*id) {
-            Some(Piece::Text(bytes)) => bytes.len(),
-            Some(Piece::Special(_, spelling)) => spelling.len(),
+        let bytes = match tokenizer.piece(*id) {
+            Some(Piece::Text(bytes)) => bytes,
+            Some(Piece::Special(_, spelling)) => spelling.as_bytes(),
             None => return Err(Error::new(ErrorCode::UnknownToken, "", &[("found", id)])),
         };
+        for byte in bytes {
+            if *byte != b'\n' {
+                end += prompt[end..].iter().take_while(|left_out| **left_out == b'\n').count();
+            }
+            end += usize::from(prompt.get(end) == Some(byte));
+        }
         Ok(end)
     };
     ids.iter().map(add).collect()

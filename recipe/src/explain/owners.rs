@@ -49,7 +49,10 @@ impl<'t, 'v> Owners<'t, 'v> {
                 .or_else(|| turns(self.places, self.protocol)),
             Scope::Reasoning(texts) => match self.protocol {
                 // Reasoning is an item of its own, and the texts are those of the items after it.
-                Protocol::Responses => turns(self.places, self.protocol),
+                Protocol::Responses => {
+                    let mut found = texts.iter().filter_map(|text| self.places.find(*text));
+                    found.find(|place| self.places.is_name(*place)).or_else(|| turns(self.places, self.protocol))
+                }
                 Protocol::ChatCompletions | Protocol::Messages => {
                     self.enclosing(texts).or_else(|| turns(self.places, self.protocol))
                 }
@@ -113,8 +116,10 @@ impl<'t, 'v> Owners<'t, 'v> {
         Some(members.iter().find_map(|keys| self.places.member(holder, keys)).unwrap_or(holder))
     }
 
+    /// The object that a text is a member of; of what is stored no more is known than what names it.
     fn holder(&self, text: Address) -> Option<Place> {
-        self.places.parent(self.places.find(text)?).map(|(holder, _)| holder)
+        let place = self.places.find(text)?;
+        if self.places.is_name(place) { Some(place) } else { self.places.parent(place).map(|(holder, _)| holder) }
     }
 
     /// The declaration of a tool: by one of its texts, or by its name where all of them were composed.
@@ -125,6 +130,9 @@ impl<'t, 'v> Owners<'t, 'v> {
 
     /// `tools[i]`, or `tools[i].tools[j]` in a namespace, that a value is part of; the lists may be an item's.
     fn declaration(&self, place: Place) -> Option<Place> {
+        if self.places.is_name(place) {
+            return Some(place);
+        }
         let line = self.places.line(place);
         let step = |index: usize| line.get(index).and_then(|place| self.places.parent(*place)).map(|(_, step)| step);
         let start = if step(1) == Some(Step::Key("input")) { 3 } else { 1 };

@@ -1,10 +1,11 @@
 //! The fields of a request body: found by the address of their text, and named by their JSON path.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
 use crate::json::{Value, write_string};
 use crate::prompt::Address;
+use crate::protocol::{Stored, reference};
 
 /// One value of a body, by its place in the list of all.
 pub(super) type Place = usize;
@@ -29,14 +30,59 @@ pub(super) struct Places<'v> {
     children: HashMap<(Place, Step<'v>), Place>,
     /// Where texts lie, in the order of their addresses, and what they belong to.
     texts: Vec<(Address, Place)>,
+    /// Those that stand for something that is stored.
+    names: HashSet<Place>,
 }
 
 impl<'v> Places<'v> {
-    pub(super) fn new(body: &'v Value<'v>) -> Self {
-        let mut places = Self { values: Vec::new(), parents: Vec::new(), children: HashMap::new(), texts: Vec::new() };
+    /// The fields of `body`. What is stored counts to the field that names it.
+    pub(super) fn new(body: &'v Value<'v>, stored: &Stored) -> Self {
+        let (values, parents, children) = (Vec::new(), Vec::new(), HashMap::new());
+        let mut places = Self { values, parents, children, texts: Vec::new(), names: HashSet::new() };
         places.add(body, ROOT, Step::Index(0));
+        places.add_stored(stored);
         places.texts.sort_unstable_by_key(|(address, _)| address.start);
         places
+    }
+
+    fn add_stored(&mut self, stored: &Stored) {
+        if let Some(name) = self.member(ROOT, &["previous_response_id"]) {
+            self.name(name, &stored.earlier);
+        }
+        let mut seen = HashSet::new();
+        let items: Vec<Place> = self.member(ROOT, &["input"]).into_iter().flat_map(|input| self.items(input)).collect();
+        for item in items {
+            let id = reference(self.value(item)).filter(|id| seen.insert(*id));
+            if let Some(values) = id.and_then(|id| stored.referenced.get(id)) {
+                self.name(item, values);
+            }
+        }
+    }
+
+    fn name(&mut self, name: Place, values: &[Value<'_>]) {
+        self.names.insert(name);
+        for value in values {
+            self.add_texts(value, name);
+        }
+    }
+
+    /// Adds the texts of a value that is no part of the body.
+    fn add_texts(&mut self, value: &Value<'_>, name: Place) {
+        match value {
+            Value::String(text) => self.add_text(text, name),
+            Value::Number(number) => self.add_text(number.literal(), name),
+            Value::Array(items) => items.iter().for_each(|item| self.add_texts(item, name)),
+            Value::Object(object) => object.iter().for_each(|(key, member)| {
+                self.add_text(key, name);
+                self.add_texts(member, name);
+            }),
+            Value::Null | Value::Bool(_) => {}
+        }
+    }
+
+    /// Whether a field names something that is stored.
+    pub(super) fn is_name(&self, place: Place) -> bool {
+        self.names.contains(&place)
     }
 
     /// Adds a value and all that it holds. The depth of bodies is limited where they are read.
@@ -155,7 +201,7 @@ mod tests {
     #[test]
     fn a_text_and_its_parts_are_found_by_address() {
         let body = parse(br#"{"a": ["xy", {"b c": "z\n", "n": 12}], "e": ""}"#).unwrap();
-        let places = Places::new(&body);
+        let places = Places::new(&body, &Stored::default());
         let found = |text: &str| places.find(Address::of(text)).map(|place| places.path(place));
         let items = body.get("a").and_then(Value::as_array).unwrap();
         let text = items[0].as_str().unwrap();

@@ -5,6 +5,8 @@
 
 use sha2::{Digest, Sha256};
 
+use crate::special::Special;
+
 /// Bytes kept of a hash. The seal keeps others from choosing them; they only have to tell texts apart.
 pub(super) const CHECK: usize = 8;
 /// Stands around control tokens, and never in text.
@@ -27,9 +29,9 @@ impl Chain {
         self.0.update(MARK);
     }
 
-    /// The hash so far.
-    pub(super) fn check(&self) -> [u8; CHECK] {
-        let hash = self.0.clone().finalize();
+    /// The hash so far, and of the mark that comes next, if newlines before it depend on it.
+    pub(super) fn check(&self, next: Option<Special>) -> [u8; CHECK] {
+        let hash = self.0.clone().chain_update(MARK).chain_update(next.map_or("", Special::key)).finalize();
         std::array::from_fn(|place| hash[place])
     }
 }

@@ -14,6 +14,7 @@ mod recorder;
 mod replay;
 mod seal;
 mod stretch;
+mod trimmed;
 
 pub use recorder::Recorder;
 pub(crate) use replay::Replay;

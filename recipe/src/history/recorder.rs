@@ -8,6 +8,8 @@ use std::sync::Arc;
 use super::chain::Chain;
 use super::seal::{LONGEST, Seal};
 use super::stretch::{Stretch, bytes, write_number};
+use super::trimmed::{Place, printed};
+use crate::special::Special;
 use crate::tokenizer::{Piece, Tokenizer};
 
 /// Most ids of one stretch; an answer with more is recorded up to there.
@@ -32,6 +34,10 @@ pub struct Recorder {
     rest: Vec<u8>,
     /// What the part that goes on says so far.
     chain: Chain,
+    /// Whether the part begins with the open stretch.
+    is_first: bool,
+    /// Whether markup of calls was met in the part.
+    in_calls: bool,
     stopped: bool,
 }
 
@@ -39,11 +45,13 @@ impl Recorder {
     /// A recorder of an answer that begins right after the prompt's mark.
     pub fn new(seal: Seal, tokenizer: Arc<Tokenizer>) -> Self {
         let (open, reasoning, rest) = (Vec::new(), Vec::new(), Vec::new());
-        Self { seal, tokenizer, open, index: 0, thinking: 0, reasoning, rest, chain: Chain::default(), stopped: false }
+        let (chain, stopped) = (Chain::default(), false);
+        let (index, thinking, is_first, in_calls) = (0, 0, true, false);
+        Self { seal, tokenizer, open, index, thinking, reasoning, rest, chain, is_first, in_calls, stopped }
     }
 
-    /// Takes an id. `ends_thinking` tells the token that closes reasoning.
-    pub fn push(&mut self, id: u32, ends_thinking: bool) {
+    /// Takes an id. `mark` tells the tokens that close reasoning and those of markup from all others.
+    pub fn push(&mut self, id: u32, mark: Option<Special>) {
         if self.stopped {
             return;
         }
@@ -52,13 +60,15 @@ impl Recorder {
             Some(Piece::Text(_)) if self.open.len() < MOST_IDS => self.open.push(id),
             Some(Piece::Text(_)) | None => self.stop(),
             Some(Piece::Special(_, spelling)) => {
-                self.end_stretch();
-                if ends_thinking && self.thinking == 0 {
+                self.end_stretch(mark);
+                if mark == Some(Special::ThinkingEnd) && self.thinking == 0 {
                     self.thinking = self.index;
                     self.reasoning = std::mem::take(&mut self.rest);
-                    self.chain = Chain::default();
+                    (self.chain, self.is_first, self.in_calls) = (Chain::default(), true, false);
                 } else {
                     self.chain.special(spelling);
+                    self.is_first = false;
+                    self.in_calls |= mark == Some(Special::Dsml);
                 }
             }
         }
@@ -66,7 +76,7 @@ impl Recorder {
 
     /// Takes the end of the answer.
     pub fn finish(&mut self) {
-        self.end_stretch();
+        self.end_stretch(None);
         self.stop();
     }
 
@@ -109,15 +119,18 @@ impl Recorder {
         self.stopped = true;
     }
 
-    fn end_stretch(&mut self) {
+    /// Ends the open stretch at a mark.
+    fn end_stretch(&mut self, next: Option<Special>) {
         if self.stopped {
             return;
         }
         let text = bytes(&self.open, &self.tokenizer).and_then(|bytes| String::from_utf8(bytes).ok());
         // Of bytes that are no text the client gets replacement characters: what it sends back is another text.
         let Some(text) = text else { return self.stop() };
+        let Self { is_first, in_calls, .. } = *self;
+        let (text, reason) = printed(&text, Place { is_first, is_reasoning: self.thinking == 0, in_calls, next });
         self.chain.text(&text);
-        if let Some(stretch) = Stretch::of(self.index, &self.open, &text, &self.chain, &self.tokenizer) {
+        if let Some(stretch) = Stretch::of(self.index, &self.open, &text, self.chain.check(reason), &self.tokenizer) {
             let length = self.rest.len();
             stretch.write(&mut self.rest);
             if self.reasoning.len() + self.rest.len() > MOST_BYTES {

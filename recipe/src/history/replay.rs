@@ -36,7 +36,7 @@ impl Replay {
         replay
     }
 
-    /// Appends the ids of the text that stands at `position` of the prompt.
+    /// Appends the ids of the text, which may be empty, that stands at `position` of the prompt.
     pub(crate) fn encode(&self, text: &str, position: usize, tokenizer: &Tokenizer, out: &mut Vec<u32>) {
         let start = out.len();
         tokenizer.encode_plain(text, out);
@@ -64,11 +64,12 @@ impl Replay {
                     index = index.saturating_add(1);
                 }
             }
-            let end = prompt.specials.get(place + 1).map_or(prompt.text.len(), |next| next.start);
+            let next = prompt.specials.get(place + 1);
+            let end = next.map_or(prompt.text.len(), |next| next.start);
             chain.text(&prompt.text[mark.end..end]);
             let stretch = if agrees { records.stretches.remove(&index) } else { None };
             if let Some(stretch) = stretch {
-                agrees = stretch.check == chain.check();
+                agrees = [None, next.map(|next| next.special)].iter().any(|next| stretch.check == chain.check(*next));
                 if agrees {
                     self.0.insert(mark.end, stretch);
                 }

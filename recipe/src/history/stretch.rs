@@ -1,9 +1,9 @@
 //! Differences between the ids that the model wrote and those of the text, within one stretch between control tokens.
 //!
 //! Owns how differences are found, written and applied. Only ids of ordinary tokens are ever applied, and only where they
-//! spell the very bytes of the ids that they replace. Cost: the stretch is tokenised once to find differences.
+//! spell the very bytes of the ids that they replace, newlines apart. Cost: the stretch is tokenised once to find differences.
 
-use super::chain::{CHECK, Chain};
+use super::chain::CHECK;
 use crate::tokenizer::{Piece, Tokenizer};
 
 /// Where the ids of one stretch differ from those of its text.
@@ -28,22 +28,23 @@ struct Edit {
 }
 
 impl Stretch {
-    /// The differences between the model's `ids` and those of `text`, which they spell; `None` if there are none.
-    pub(super) fn of(index: u32, ids: &[u32], text: &str, chain: &Chain, tokenizer: &Tokenizer) -> Option<Self> {
+    /// The differences between the model's `ids` and those of `text`, which they spell but for newlines; `None` if there
+    /// are none.
+    pub(super) fn of(index: u32, ids: &[u32], text: &str, check: [u8; CHECK], tokenizer: &Tokenizer) -> Option<Self> {
         let mut text_ids = Vec::new();
         tokenizer.encode_plain(text, &mut text_ids);
         let differs = text_ids != ids;
-        differs.then(|| Self { index, check: chain.check(), edits: differences(&text_ids, ids, tokenizer) })
+        differs.then(|| Self { index, check, edits: differences(&text_ids, ids, tokenizer) })
     }
 
-    /// The model's ids of a text whose own ids are `text_ids`; `None` if they would not spell that text.
+    /// The model's ids of a text whose own ids are `text_ids`; `None` if they would spell it otherwise than in newlines.
     pub(super) fn apply(&self, text_ids: &[u32], tokenizer: &Tokenizer) -> Option<Vec<u32>> {
         let mut ids = Vec::with_capacity(text_ids.len());
         let mut rest = text_ids;
         for edit in &self.edits {
             let (kept, later) = rest.split_at_checked(edit.kept)?;
             let (replaced, later) = later.split_at_checked(edit.replaced)?;
-            if bytes(replaced, tokenizer)? != bytes(&edit.ids, tokenizer)? {
+            if letters(replaced, tokenizer)? != letters(&edit.ids, tokenizer)? {
                 return None;
             }
             ids.extend_from_slice(kept);
@@ -102,9 +103,18 @@ pub(super) fn bytes(ids: &[u32], tokenizer: &Tokenizer) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Walks through two ways to cut the same bytes. After a difference they meet again, at the end at the latest.
+/// Bytes of ordinary tokens without the newlines; `None` if there are others among them.
+fn letters(ids: &[u32], tokenizer: &Tokenizer) -> Option<Vec<u8>> {
+    let mut bytes = bytes(ids, tokenizer)?;
+    bytes.retain(|byte| *byte != b'\n');
+    Some(bytes)
+}
+
+/// Walks through two ways to cut the same bytes, newlines apart. After a difference they meet again, at the end at the
+/// latest.
 fn differences(text_ids: &[u32], own: &[u32], tokenizer: &Tokenizer) -> Vec<Edit> {
-    let length = |id: u32| ordinary(tokenizer, id).map_or(0, <[u8]>::len);
+    let length =
+        |id: u32| ordinary(tokenizer, id).map_or(0, |bytes| bytes.iter().filter(|byte| **byte != b'\n').count());
     let mut edits = Vec::new();
     let (mut text_at, mut own_at, mut kept) = (0, 0, 0);
     while text_at < text_ids.len() || own_at < own.len() {

@@ -41,7 +41,7 @@ pub struct SpecialSpan {
 /// A stretch of a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Segment<'p> {
-    /// Text, tokenised on its own and without the control vocabulary. As long as possible, never empty.
+    /// Text, tokenised on its own and without the control vocabulary. As long as possible; empty between neighbours.
     Text(&'p str),
     /// One control token, with its spelling.
     Special(Special, &'p str),
@@ -56,7 +56,7 @@ impl Prompt<'_> {
             [Segment::Text(before), Segment::Special(span.special, &self.text[span.start..span.end])]
         });
         let last = &self.text[self.specials.last().map_or(0, |span| span.end)..];
-        stretches.chain([Segment::Text(last)]).filter(|segment| !matches!(segment, Segment::Text("")))
+        stretches.chain([Segment::Text(last)])
     }
 
     /// Ranges of the control tokens, counted in code points.

@@ -15,6 +15,7 @@ use crate::json::Value;
 pub use answer::{AnswerConfig, AnswerWriter, Block, Call, Fold, Usage};
 pub(crate) use request::Stored;
 pub use request::{Lookup, Prepared, ReadOptions, ServerTools};
+pub(crate) use responses::reference;
 pub use shared::sampling::{RequestedSampling, Sampling};
 pub use shared::thinking::MissingReasoning;
 pub use shared::tools::{CallRules, RequiredWhileThinking};

@@ -115,6 +115,22 @@ pub(crate) fn response(encoded: &Encoded, ids: &[u32], finish: BackendFinish) ->
     serde_json::from_slice(&decoder.response()).unwrap()
 }
 
+/// Whether the first answer in a prompt begins in reasoning, and its ids from there to its end.
+pub(crate) fn past_answer(encoded: &Encoded) -> (bool, Vec<u32>) {
+    let id = |spelling: &str| encoded.tokenizer.special_id(spelling).unwrap();
+    let (assistant, think, end) = (id("<｜Assistant｜>"), id("<think>"), id(EOS));
+    let mut ids = encoded.token_ids.iter().copied().skip_while(|id| *id != assistant).skip(1);
+    let thinking = ids.next() == Some(think);
+    (thinking, ids.take_while(|id| *id != end).collect())
+}
+
+/// What an answer with these ids says.
+pub(crate) fn said(version: Version, (thinking, ids): &(bool, Vec<u32>), tools: bool) -> Value {
+    let protocol = Protocol::ChatCompletions;
+    let first = encoded(&request(protocol, version, *thinking, tools, &[]), protocol, &Options::default());
+    response(&first, ids, BackendFinish::Stop)["choices"][0]["message"].clone()
+}
+
 /// What a client says next: the answer as it came, results of its calls, and a further question.
 pub(crate) fn sent_back(protocol: Protocol, response: &Value) -> Vec<Value> {
     let mut later = Vec::new();
@@ -162,7 +178,10 @@ pub(crate) fn records(protocol: Protocol, later: &mut [Value]) -> Vec<&mut Value
             .iter_mut()
             .filter_map(|message| message["content"].as_array_mut())
             .flatten()
-            .filter_map(|block| block.get_mut("signature"))
+            .filter_map(|block| {
+                let field = if block["type"] == "redacted_thinking" { "data" } else { "signature" };
+                block.get_mut(field)
+            })
             .filter(is_record)
             .collect(),
     }

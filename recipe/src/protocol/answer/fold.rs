@@ -56,6 +56,13 @@ impl Fold {
         self.recorder.as_ref()
     }
 
+    /// The record of what the reasoning's own does not hold, once the answer has ended. One that shows nothing has none.
+    pub(in crate::protocol) fn last_record(&self) -> Option<String> {
+        let recorder = self.recorder.as_ref().filter(|_| self.finish.is_some() && !self.blocks.is_empty())?;
+        let shows_reasoning = self.blocks.iter().any(|block| matches!(block, Block::Reasoning(_)));
+        if shows_reasoning { recorder.rest() } else { recorder.whole() }
+    }
+
     /// What gathers the ids, to be fed.
     pub(in crate::protocol) fn recorder_mut(&mut self) -> Option<&mut Recorder> {
         self.recorder.as_mut()

@@ -40,6 +40,10 @@ impl<'v> Reader<'_, 'v> {
                     turn.records.extend(block.signature.filter(|signature| is_record(signature)));
                     continue;
                 }
+                Block::RedactedThinking(block) if block.record().is_some() => {
+                    turn.records.extend(block.record());
+                    continue;
+                }
                 Block::RedactedThinking(_) => {
                     redacted = true;
                     self.warnings.push(format!("{path}: the {} block was left out", block.kind()));

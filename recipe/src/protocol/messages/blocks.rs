@@ -1,5 +1,6 @@
 //! The blocks of Messages content, field by field.
 
+use crate::history::is_record;
 use crate::json::Value;
 use crate::protocol::shared::content::TextOr;
 use crate::wire::{wire_object, wire_tagged, wire_words};
@@ -15,7 +16,7 @@ wire_tagged! {
         Document(DocumentBlock<'v>) = "document",
         /// What the model thought.
         Thinking(ThinkingBlock<'v>) = "thinking",
-        /// What the model thought, in a form that only another server can read; left out.
+        /// What the model thought, in a form that only another server can read, which is left out; or a record.
         RedactedThinking(RedactedBlock<'v>) = "redacted_thinking",
         /// A call that a server ran.
         ServerToolUse(ToolUseBlock<'v>) = "server_tool_use",
@@ -166,8 +167,18 @@ wire_object! {
 }
 
 wire_object! {
-    /// What the model thought, unreadable.
-    pub(crate) struct RedactedBlock<'v> {}
+    /// What the model thought, unreadable, or a record.
+    pub(crate) struct RedactedBlock<'v> {
+        /// The record that ended an answer, or anything else, which is then without effect.
+        data: Option<&'v Value<'v>>,
+    }
+}
+
+impl<'v> RedactedBlock<'v> {
+    /// The record, if it is one.
+    pub(super) fn record(&self) -> Option<&'v str> {
+        self.data.and_then(Value::as_str).filter(|data| is_record(data))
+    }
 }
 
 wire_object! {

@@ -13,7 +13,7 @@ use crate::protocol::shared::{schema, thinking};
 use crate::wire::{Node, Path, Wire};
 
 use super::blocks::Block;
-use super::request::{MessagesRequest, OutputFormat, Role, SystemBlock};
+use super::request::{MessagesMessage, MessagesRequest, OutputFormat, Role, SystemBlock};
 use super::tools::{self, DeclaredTools};
 use super::transcript;
 
@@ -59,7 +59,9 @@ pub(crate) fn read<'v>(body: &'v Value<'v>, options: &ReadOptions) -> Result<Pre
 
 /// A last message of the model is one that it is to continue: in its reasoning, if that is what it ends with.
 fn continue_last(conversation: &mut Conversation<'_>, request: &MessagesRequest<'_>) {
-    let Some(last) = request.messages.last().filter(|message| message.role == Role::Assistant) else { return };
+    let says = |message: &&MessagesMessage<'_>| transcript::lone_records(message).is_none();
+    let last = request.messages.iter().rev().find(says);
+    let Some(last) = last.filter(|message| message.role == Role::Assistant) else { return };
     if let Some(Message::Assistant(turn)) = conversation.messages.last_mut() {
         turn.prefix = true;
         turn.thinking_closed = match &last.content {

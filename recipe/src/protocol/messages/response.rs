@@ -2,7 +2,6 @@
 
 use super::stream::MessagesWriter;
 use crate::event::{Finish, FinishReason};
-use crate::history::Recorder;
 use crate::json::{Value, parse, write_compact};
 use crate::protocol::Usage;
 use crate::protocol::answer::json_object::{ObjectWriter, write_object};
@@ -52,11 +51,29 @@ pub(super) fn write_message(writer: &MessagesWriter, answer: Answer<'_>, message
     message.string("role", "assistant");
     message.string("model", &writer.config.model);
     let blocks = fold.map(Fold::blocks).unwrap_or_default();
-    let record = fold.and_then(Fold::recorder).and_then(Recorder::whole);
-    let signature = record.as_deref().unwrap_or(writer.signature());
-    message.array("content", blocks, |block, out| write_object(out, |members| write_block(block, signature, members)));
+    let signature = writer.signature(fold);
+    let record = fold.and_then(Fold::last_record);
+    let shown = blocks.iter().map(Shown::Block).chain(record.as_deref().map(Shown::Record));
+    message.array("content", shown, |shown, out| {
+        write_object(out, |members| match shown {
+            Shown::Block(block) => write_block(block, &signature, members),
+            Shown::Record(record) => write_record_block(record, members),
+        });
+    });
     write_stop(finish, message);
     write_usage(answer.usage, message);
+}
+
+/// What the content of a message consists of.
+enum Shown<'a> {
+    Block(&'a Block),
+    Record(&'a str),
+}
+
+/// The members of the block that ends a message and carries a record. Clients send such blocks back as they came.
+pub(super) fn write_record_block(record: &str, members: &mut ObjectWriter<'_>) {
+    members.string("type", "redacted_thinking");
+    members.string("data", record);
 }
 
 fn write_block(block: &Block, signature: &str, members: &mut ObjectWriter<'_>) {

@@ -3,7 +3,9 @@
 //! Owns which block is open and whether the ping was sent. Block indexes are places in the fold. Costs one frame per
 //! event, and two more where a block changes.
 
-use super::response::{write_message, write_stop, write_usage};
+use std::borrow::Cow;
+
+use super::response::{write_message, write_record_block, write_stop, write_usage};
 use crate::error::Error;
 use crate::event::{Event, Finish};
 use crate::history::Recorder;
@@ -29,9 +31,13 @@ impl MessagesWriter {
         Self { config, open: None, pinged: false }
     }
 
-    /// The signature of reasoning without a record. The answer's id is not secret and proves nothing: clients only carry it back.
-    pub(super) fn signature(&self) -> &str {
-        self.config.signature.as_deref().unwrap_or(&self.config.id)
+    /// The signature of reasoning: its record, if there is one. The answer's id is not secret and proves nothing: clients
+    /// only carry it back.
+    pub(super) fn signature<'s>(&'s self, fold: Option<&Fold>) -> Cow<'s, str> {
+        match fold.and_then(Fold::recorder).and_then(Recorder::reasoning) {
+            Some(record) => record.into(),
+            None => self.config.signature.as_deref().unwrap_or(&self.config.id).into(),
+        }
     }
 
     /// Makes the last block of the fold the open one.
@@ -43,10 +49,7 @@ impl MessagesWriter {
         }
         self.close(fold, out);
         self.open = Some(last);
-        write_named_frame(out, "content_block_start", |data| {
-            data.number("index", last as u64);
-            data.object("content_block", |members| write_empty_block(block, members));
-        });
+        write_start_frame(last, |members| write_empty_block(block, members), out);
         if !self.pinged {
             self.pinged = true;
             self.keep_alive(out);
@@ -56,12 +59,9 @@ impl MessagesWriter {
     fn close(&mut self, fold: &Fold, out: &mut String) {
         let Some(place) = self.open.take() else { return };
         if matches!(fold.blocks().get(place), Some(Block::Reasoning(_))) {
-            // What follows the block was not said yet, so that its record holds the reasoning alone.
-            let record = fold.recorder().and_then(Recorder::reasoning);
-            let signature = record.as_deref().unwrap_or(self.signature());
-            write_delta(place, "signature_delta", "signature", signature, out);
+            write_delta(place, "signature_delta", "signature", &self.signature(Some(fold)), out);
         }
-        write_named_frame(out, "content_block_stop", |data| data.number("index", place as u64));
+        write_stop_frame(place, out);
     }
 
     fn delta(&mut self, fold: &Fold, kind: &str, member: &str, text: &str, out: &mut String) {
@@ -91,6 +91,17 @@ fn write_empty_block(block: &Block, members: &mut ObjectWriter<'_>) {
             members.object("input", |_| {});
         }
     }
+}
+
+fn write_start_frame(place: usize, block: impl FnOnce(&mut ObjectWriter<'_>), out: &mut String) {
+    write_named_frame(out, "content_block_start", |data| {
+        data.number("index", place as u64);
+        data.object("content_block", block);
+    });
+}
+
+fn write_stop_frame(place: usize, out: &mut String) {
+    write_named_frame(out, "content_block_stop", |data| data.number("index", place as u64));
 }
 
 fn write_delta(place: usize, kind: &str, member: &str, text: &str, out: &mut String) {
@@ -135,6 +146,12 @@ impl Writer for MessagesWriter {
 
     fn finish(&mut self, finish: &Finish, choice: Choice<'_>, answer: Answer<'_>, out: &mut String) {
         self.close(choice.fold, out);
+        if let Some(record) = choice.fold.last_record() {
+            // It is known only now, so that it needs a block of its own.
+            let place = choice.fold.blocks().len();
+            write_start_frame(place, |members| write_record_block(&record, members), out);
+            write_stop_frame(place, out);
+        }
         write_named_frame(out, "message_delta", |data| {
             data.object("delta", |members| write_stop(Some(finish), members));
             write_usage(answer.usage, data);

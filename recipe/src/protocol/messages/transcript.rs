@@ -80,6 +80,16 @@ pub(super) fn misplaced(path: &Path<'_>, block: &Block<'_>, expected: &str) -> E
     Error::new(ErrorCode::MisplacedBlock, path.to_string(), &[("found", &block.kind()), ("expected", &expected)])
 }
 
+/// The records of a message of the model that holds nothing else.
+pub(super) fn lone_records<'v>(message: &MessagesMessage<'v>) -> Option<Vec<&'v str>> {
+    let TextOr::Parts(blocks) = &message.content else { return None };
+    let record = |block: &Block<'v>| match block {
+        Block::RedactedThinking(block) => block.record(),
+        _ => None,
+    };
+    blocks.iter().map(record).collect::<Option<_>>().filter(|_| message.role == Role::Assistant)
+}
+
 impl<'v> Reader<'_, 'v> {
     /// Appends what `messages` say to `out`.
     pub(super) fn read(&mut self, messages: &[MessagesMessage<'v>], out: &mut Vec<Message<'v>>) -> Result<(), Error> {
@@ -93,6 +103,13 @@ impl<'v> Reader<'_, 'v> {
             let is_empty = matches!(&message.content, TextOr::Parts(blocks) if blocks.is_empty());
             if is_empty && message.role != Role::System {
                 return Err(Error::new(ErrorCode::EmptyArray, Path::Key(&item, "content").to_string(), &[]));
+            }
+            if let Some(records) = lone_records(message) {
+                // Whatever took the rest of an answer away, nothing was said here.
+                if let Some(Message::Assistant(turn)) = out.last_mut() {
+                    turn.records.extend(records);
+                }
+                continue;
             }
             let place = Place { path: &item, index };
             if message.role != Role::User {

@@ -164,12 +164,6 @@ fn write_content(item: &mut ObjectWriter<'_>, stage: Stage, part: impl FnOnce(&m
     item.value("content", |out| write_array(out, parts, |part, out| part(out)));
 }
 
-/// The record of what followed the reasoning: it is known when the answer has ended, and then needs an item of its own.
-pub(super) fn last_record(fold: &Fold) -> Option<String> {
-    fold.finish()?;
-    fold.recorder()?.rest()
-}
-
 /// Only the item at the end of an answer that was cut is incomplete.
 fn item_status(fold: &Fold, place: usize, failed: bool) -> &'static str {
     if place + 1 < fold.blocks().len() {

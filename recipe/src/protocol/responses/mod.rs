@@ -22,6 +22,7 @@ mod transcript;
 pub(super) use convert::read;
 pub(super) use error::write_error;
 pub(super) use stored::find_stored;
+pub(crate) use stored::reference;
 pub(super) use stream::ResponsesWriter;
 
 /// JSON Schema of a request body.

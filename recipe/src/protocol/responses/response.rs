@@ -1,12 +1,12 @@
 //! Responses: the response object, which opens and closes the stream and is the whole answer otherwise.
 
 use super::error::write_failure;
-use super::item::{Stage, last_record, status};
+use super::item::{Stage, status};
 use super::stream::ResponsesWriter;
 use crate::event::FinishReason;
-use crate::protocol::Usage;
 use crate::protocol::answer::json_object::{ObjectWriter, write_json, write_object};
 use crate::protocol::answer::writer::Answer;
+use crate::protocol::{Fold, Usage};
 
 /// Settings that the object repeats, with their values where the request said nothing, in wire order and between the
 /// members that each answer fills.
@@ -85,7 +85,7 @@ impl ResponsesWriter {
     fn write_output(&self, answer: Answer<'_>, body: &mut ObjectWriter<'_>) {
         let fold = answer.folds.first();
         let length = fold.map_or(0, |fold| fold.blocks().len());
-        let record = fold.and_then(last_record);
+        let record = fold.and_then(Fold::last_record);
         let places = 0..length + usize::from(record.is_some());
         body.array("output", fold.into_iter().flat_map(|fold| places.clone().map(move |place| (fold, place))), {
             |(fold, place), out| match &record {

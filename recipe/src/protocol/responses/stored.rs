@@ -51,7 +51,7 @@ pub(crate) fn find_stored(body: &Value<'_>, lookup: Option<&dyn Lookup>) -> Resu
 }
 
 /// The id of the item that another one stands for.
-pub(super) fn reference<'v>(item: &'v Value<'_>) -> Option<&'v str> {
+pub(crate) fn reference<'v>(item: &'v Value<'_>) -> Option<&'v str> {
     let kind = item.get("type").and_then(Value::as_str);
     item.get("id").and_then(Value::as_str).filter(|_| kind == Some(REFERENCE))
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::custom_input::CustomInput;
-use super::item::{ItemKind, Stage, last_record, write_reasoning_part};
+use super::item::{ItemKind, Stage, write_reasoning_part};
 use super::response::answer_status;
 use crate::error::Error;
 use crate::event::{Event, Finish};
@@ -216,7 +216,7 @@ impl Writer for ResponsesWriter {
 
     fn finish(&mut self, _finish: &Finish, choice: Choice<'_>, answer: Answer<'_>, out: &mut String) {
         self.close(choice.fold, out);
-        if let Some(record) = last_record(choice.fold) {
+        if let Some(record) = choice.fold.last_record() {
             self.record_frames(choice.fold.blocks().len(), &record, out);
         }
         self.response_frame(&format!("response.{}", answer_status(answer)), answer, out);

@@ -70,13 +70,12 @@ impl<'t, 'v> Transcript<'t, 'v> {
             }
             InputItem::Reasoning(reasoning) => {
                 let text = reasoning.text();
-                let record = reasoning.encrypted_content.filter(|content| is_record(content));
-                // An item that only carries a record stands at the end of its answer, before the results of calls.
-                if record.is_none() || !text.is_empty() {
+                // An item without text stands between calls and their results: it only carries a record, or did so once.
+                if !text.is_empty() {
                     self.end_round(path)?;
                     self.reasoning(text);
                 }
-                if let Some(record) = record {
+                if let Some(record) = reasoning.encrypted_content.filter(|content| is_record(content)) {
                     self.turn.get_or_insert_default().message.records.push(record);
                 }
                 Ok(())
@@ -179,9 +178,6 @@ impl<'t, 'v> Transcript<'t, 'v> {
 
     /// Adds reasoning to a turn that has nothing else yet, or begins one with it.
     fn reasoning(&mut self, text: Cow<'v, str>) {
-        if text.is_empty() {
-            return;
-        }
         let joins = |turn: &Turn<'_>| turn.message.content.is_empty() && turn.message.calls.is_empty();
         if !self.turn.as_ref().is_some_and(joins) {
             self.end_turn();
