@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Container
 
+import numpy
+
 from deepinfer.core import ModelDescription, Request, SamplingParams
 from deepinfer.errors import EngineError
 
@@ -22,7 +24,9 @@ def check_request(request: Request, *, model: ModelDescription, in_flight: Conta
             f"the prompt has {prompt_tokens} tokens and max_tokens is {max_tokens}, together "
             f"{prompt_tokens + max_tokens}; the context length is {model.context_length}",
         )
-    for token_id in (min(request.token_ids), max(request.token_ids)):
+    # An array, without a copy where the ids are packed: comparing a million of them one by one would take too long.
+    ids = numpy.asarray(request.token_ids)
+    for token_id in (int(ids.min()), int(ids.max())):
         if not 0 <= token_id < model.vocabulary_size:
             raise _fault(
                 "invalid_token_id", f"token_ids has {token_id}; the vocabulary ends at {model.vocabulary_size - 1}"

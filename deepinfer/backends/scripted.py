@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from deepinfer.backends.admission import check_request
-from deepinfer.cache.prefix import PrefixCache
+from deepinfer.cache.prefix import PrefixCache, packed
 from deepinfer.core import FinishReason, Health, ModelDescription, OutputStream, Request, StepOutput
 from deepinfer.errors import EngineError
 
@@ -147,7 +147,7 @@ class _Replay:
         if self._place > 0:
             # A model never computes the last token of an answer.
             answer = self._token_ids[: self._place][:-1]
-            self._prefixes.keep([*self._request.token_ids, *answer], None)
+            self._prefixes.keep(packed(self._request.token_ids, answer), None)
 
     def _finish_reason(self) -> FinishReason:
         cut = len(self._token_ids) < len(self._script.token_ids)

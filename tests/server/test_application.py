@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -198,6 +199,19 @@ async def test_an_answer_of_one_call_ends_with_it(tokens_per_step: int) -> None:
     assert names == [["f", "g"], ["f"]]
     assert one.json()["choices"][0]["finish_reason"] == "tool_calls"
     assert engine.health().running == 0
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/messages/count_tokens", "/v1/responses/input_tokens", "/tokenize"])
+async def test_others_are_answered_while_a_long_prompt_is_tokenised(path: str) -> None:
+    text = "The quick brown fox jumps over the lazy dog. " * 50_000
+    long = {"model": "m", "input": text} if "responses" in path else body(messages=[{"role": "user", "content": text}])
+    async with client_of(ScriptedEngine(lambda request: Script(token_ids=ANSWER), MODEL)) as client:
+        posting = asyncio.create_task(client.post(path, json=long))
+        await asyncio.sleep(0)
+        for _ in range(3):
+            assert (await client.get("/health")).status_code == 200
+        assert not posting.done()
+        await posting
 
 
 async def test_with_a_history_key_the_model_gets_its_own_tokens_back() -> None:

@@ -25,11 +25,11 @@ def _abort_in_prefill() -> str | None:
     engine = engine_loop()
     engine._scheduler.check_integrity()
     for number in range(_ABORTS):
-        for part in range(chosen.randint(1, 4)):
-            engine.add(request(f"{number}/{part}", prompt(number + part, chosen.randint(1, 400)), greedy(50)))
-        for _ in range(chosen.randint(0, 6)):
+        for part in range(chosen.randint(1, 3)):
+            engine.add(request(f"{number}/{part}", prompt(number + part, chosen.randint(1, 150)), greedy(9)))
+        for _ in range(chosen.randint(0, 4)):
             engine.step()
-        engine.abort(f"{number}/{chosen.randint(0, 3)}")
+        engine.abort(f"{number}/{chosen.randint(0, 2)}")
         engine._scheduler.check_integrity()
         engine.abort_all()
         if engine.has_work or engine.cache_bytes or engine.running_count:

@@ -49,7 +49,9 @@ def main() -> int:
     parser.add_argument("kind", choices=sorted(RUNNERS))
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--deviations", type=Path, default=HERE / "deviations.toml", metavar="FILE")
-    parser.add_argument("--kinds", default=",".join(case_rows.DEFAULT_KINDS), help="kinds of cases to judge (%(default)s)")
+    parser.add_argument(
+        "--kinds", default=",".join(case_rows.DEFAULT_KINDS), help="kinds of cases to judge (%(default)s)"
+    )
     parser.add_argument("--only", help="run only rows whose id or label contains this text", default="")
     arguments = parser.parse_args()
     listed = {} if arguments.kind == "cases" else deviations(arguments.deviations)
