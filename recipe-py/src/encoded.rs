@@ -104,6 +104,11 @@ impl Encoded {
     }
 
     #[getter]
+    fn image_token_id(&self) -> Option<u32> {
+        self.0.image_token_id()
+    }
+
+    #[getter]
     fn protocol(&self) -> Option<&'static str> {
         self.0.protocol.map(Protocol::name)
     }

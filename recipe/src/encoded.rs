@@ -10,7 +10,7 @@ use crate::model::Version;
 use crate::output::{InitialStage, ParsingOptions, QuotedCalls};
 use crate::prompt::Prompt;
 use crate::protocol::{AnswerConfig, CallRules, Protocol, Sampling};
-use crate::special::Spellings;
+use crate::special::{Special, Spellings};
 use crate::tokenizer::Tokenizer;
 
 /// A request in the model's own terms.
@@ -76,6 +76,11 @@ impl Encoded {
             ..AnswerConfig::new(protocol, id, &self.model)
         };
         DecoderConfig { parsing: self.parsing.clone(), answer, spellings: self.spellings.clone() }
+    }
+
+    /// The id that stands in the prompt for each image; `None` if the vocabulary has none.
+    pub fn image_token_id(&self) -> Option<u32> {
+        self.tokenizer.special_id(self.spellings.of(Special::Image))
     }
 
     /// Whether the constraint holds only once the model has stopped thinking.

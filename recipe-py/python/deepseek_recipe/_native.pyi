@@ -242,6 +242,10 @@ class Encoded:
     @property
     def images(self) -> list[Image]: ...
     @property
+    def image_token_id(self) -> int | None:
+        """The id that stands in the prompt once for each image; None if the vocabulary has none."""
+
+    @property
     def protocol(self) -> Literal["chat_completions", "responses", "messages"] | None: ...
     @property
     def model(self) -> str: ...
