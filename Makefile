@@ -9,6 +9,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed.stamp
+AGENTS := tests/agents/node_modules/installed.stamp
 
 # Versions for pip, for the isolated builds that it starts, and for `python -m build`.
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
@@ -33,7 +34,7 @@ FUZZ_RUN = $(FUZZ_TARGET_DIR)/$(FUZZ_HOST)/release
 # A second to load a tokenizer, generous memory; anything slower or larger is a finding.
 FUZZ_OPTIONS := -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
 
-.PHONY: help setup serve test test-rust test-python check format build bench fuzz fuzz-build fuzz-check clean tools
+.PHONY: help setup serve test test-rust test-python test-agents check format build bench fuzz fuzz-build fuzz-check clean tools
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,7 +50,10 @@ test-rust: tools ## Run the tests and the documentation examples of the Rust cra
 	cargo test
 
 test-python: $(INSTALLED) ## Run the Python tests; options: make test-python FAST=1 ARGS="-k name"
-	$(BIN)/pytest $(if $(FAST),-m "not slow") $(ARGS)
+	$(BIN)/pytest -m "not agents$(if $(FAST), and not slow)" $(ARGS)
+
+test-agents: $(INSTALLED) $(AGENTS) ## Install Claude Code and Codex below tests/agents, and run them against a local server
+	$(BIN)/pytest -m agents tests/agents $(ARGS)
 
 check: $(INSTALLED) ## Run every static check: format, lint, types, import rules, stubs
 	cargo fmt --check
@@ -97,6 +101,7 @@ fuzz-check: fuzz-build ## Build all fuzz targets and run each for 20 seconds
 
 clean: ## Remove all that was built or installed here
 	rm -rf $(VENV) target dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf tests/agents/node_modules
 	rm -rf fuzz/target fuzz/artifacts recipe-py/python/deepseek_recipe/*.so
 
 tools: ## Say which tools of the machine are missing, and what to do about it
@@ -107,4 +112,9 @@ $(INSTALLED): $(INSTALL_INPUTS) | tools
 	[ -x $(BIN)/pip ] || $(PYTHON) -m venv $(VENV)
 	rm -f recipe-py/python/deepseek_recipe/*.so
 	$(BIN)/pip install ./recipe-py --editable '.[serve,dev]'
+	touch $@
+
+# The agents' programs lie in packages of the registry; their installation scripts only save a start-up.
+$(AGENTS): tests/agents/package.json tests/agents/package-lock.json
+	cd tests/agents && npm ci --ignore-scripts --no-fund --no-audit
 	touch $@

@@ -1,0 +1,79 @@
+"""Claude Code and Codex, as they are installed from their registry, finish a task with a tool against a local server.
+
+With a history key, the second request of each has exactly the ids that the first answer was written in: the engine
+finds all of them in its cache. Without one it does not, as the answer's text has other ids.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.agents.conftest import HISTORY_KEY, MODEL, AgentServer, StartAgentServer, run_agent
+
+pytestmark = [pytest.mark.agents, pytest.mark.timeout(400)]
+TASK = "What does hello.txt say?"
+
+
+def run_claude_code(url: str, folder: Path, home: Path) -> str:
+    environment = {
+        "HOME": str(home),
+        "ANTHROPIC_BASE_URL": url,
+        "ANTHROPIC_API_KEY": "test",
+        "ANTHROPIC_MODEL": MODEL,
+        "ANTHROPIC_SMALL_FAST_MODEL": MODEL,
+        "DISABLE_TELEMETRY": "1",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    }
+    command = ["claude", "-p", TASK, "--allowedTools", "Bash(cat:*)", "--output-format", "json"]
+    report = json.loads(run_agent(command, folder=folder, environment=environment))
+    assert (report["subtype"], report["num_turns"]) == ("success", 2)
+    answer: str = report["result"]
+    return answer
+
+
+def run_codex(url: str, folder: Path, home: Path) -> str:
+    configuration = [f'model = "{MODEL}"', 'model_provider = "local"', "[model_providers.local]", 'name = "local"']
+    configuration += [f'base_url = "{url}/v1"', 'wire_api = "responses"', 'env_key = "LOCAL_KEY"']
+    (home / "config.toml").write_text("\n".join(configuration))
+    environment = {"HOME": str(home), "CODEX_HOME": str(home), "LOCAL_KEY": "test"}
+    command = ["codex", "exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", TASK]
+    return run_agent(command, folder=folder, environment=environment)
+
+
+def finish_task(
+    run: Callable[[str, Path, Path], str], server: AgentServer, path: str, folder: Path, home: Path
+) -> tuple[int, int]:
+    """Run the task; return how many ids of its first request and answer the second shared, and how many it could."""
+    home.mkdir()
+    assert "the secret word is pelican" in run(server.url, folder, home)
+    first, second = server.turns(path)[-2:]
+    # An engine never computes the answer's last token, the end of the turn.
+    return second.cached_tokens, first.prompt_tokens + first.completion_tokens - 1
+
+
+@pytest.mark.parametrize(
+    ("run", "path", "tool", "parameter"),
+    [
+        pytest.param(run_claude_code, "/v1/messages", "Bash", "command", id="claude-code"),
+        pytest.param(run_codex, "/v1/responses", "exec_command", "cmd", id="codex"),
+    ],
+)
+def test_an_agent_finishes_a_task_and_brings_the_answers_ids_back(
+    run: Callable[[str, Path, Path], str],
+    path: str,
+    tool: str,
+    parameter: str,
+    start_agent_server: StartAgentServer,
+    workspace: Path,
+    tmp_path: Path,
+) -> None:
+    keyed = start_agent_server("keyed", "--history-key", HISTORY_KEY, tool=tool, parameter=parameter)
+    cached, possible = finish_task(run, keyed, path, workspace, tmp_path / "keyed_home")
+    assert cached == possible
+    plain = start_agent_server("plain", tool=tool, parameter=parameter)
+    cached, possible = finish_task(run, plain, path, workspace, tmp_path / "plain_home")
+    assert cached < possible
