@@ -114,7 +114,8 @@ $(INSTALLED): $(INSTALL_INPUTS) | tools
 	$(BIN)/pip install ./recipe-py --editable '.[serve,dev]'
 	touch $@
 
-# The agents' programs lie in packages of the registry; their installation scripts only save a start-up.
+# The agents' programs lie in packages of the registry. Of their scripts only the one that puts Claude Code in place runs.
 $(AGENTS): tests/agents/package.json tests/agents/package-lock.json
 	cd tests/agents && npm ci --ignore-scripts --no-fund --no-audit
+	cd tests/agents && node node_modules/@anthropic-ai/claude-code/install.cjs
 	touch $@

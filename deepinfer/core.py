@@ -69,12 +69,16 @@ class StepOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelDescription:
-    """What a client may know of the served model. `recipe_version` names the prompt format: "v4" or "v4.1"."""
+    """What a client may know of the served model. `recipe_version` names the prompt format: "v4" or "v4.1".
+
+    `reads_images`: whether prompts may hold images, each as the image token repeated.
+    """
 
     name: str
     recipe_version: str
     vocabulary_size: int
     context_length: int
+    reads_images: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

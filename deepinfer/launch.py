@@ -75,6 +75,7 @@ def resolve_config(settings: ServeSettings) -> ServerConfig:
         concurrent_requests=settings.concurrent_requests,
         cors_origins=settings.cors_origin,
         max_body_bytes=settings.max_body_bytes,
+        private_image_hosts=settings.private_image_hosts,
         max_waiting=settings.max_waiting,
         keep_alive_seconds=settings.keep_alive_seconds,
         shutdown_seconds=settings.shutdown_seconds,
@@ -166,6 +167,8 @@ def _scripted_engine(settings: ServeSettings) -> Engine:
         recipe_version=settings.prompt_format,
         vocabulary_size=_VOCABULARY,
         context_length=settings.context_length or _SCRIPTED_CONTEXT,
+        # V4 prompts have words in place of images.
+        reads_images=settings.prompt_format == "v4.1",
     )
     return ScriptedEngine(rules.choose, description)
 

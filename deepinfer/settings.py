@@ -175,6 +175,9 @@ class ServeSettings:
     max_body_bytes: int = _setting(
         32 * 1024 * 1024, Group.LIMITS, "longest request body", kind=Kind.WHOLE, metavar="BYTES"
     )
+    private_image_hosts: bool = _setting(
+        False, Group.LIMITS, "let requests name images on addresses that are not public", kind=Kind.SWITCH
+    )
     max_waiting: int = _setting(
         1000,
         Group.LIMITS,

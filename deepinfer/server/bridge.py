@@ -19,12 +19,15 @@ from deepinfer.server.generation import ChoiceOutput, Generation
 _MAX_SEED: Final = 2**63
 
 
-def engine_requests(encoded: recipe.Encoded, *, answer_id: str, context_length: int) -> list[Request]:
-    """Make one engine request per choice. Raises `RequestError` if the answer cannot fit into the context."""
+def engine_requests(
+    encoded: recipe.Encoded, token_ids: Sequence[int], *, answer_id: str, context_length: int
+) -> list[Request]:
+    """Make one engine request per choice, of the prompt `token_ids`.
+
+    Raises `RequestError` if the answer cannot fit into the context.
+    """
     sampling = encoded.sampling
-    # No copy: of a million ids, one would hold the interpreter for tens of milliseconds.
-    token_ids = memoryview(encoded.token_ids)
-    max_tokens = encoded.resolve_max_tokens(context_length)
+    max_tokens = encoded.resolve_max_tokens(context_length, prompt_tokens=len(token_ids))
     return [
         Request(
             request_id=f"{answer_id}/{choice}",

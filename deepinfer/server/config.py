@@ -19,6 +19,7 @@ class ServerConfig:
     `requests_per_minute`, `concurrent_requests`: limits of one key; 0 is none.
     `cors_origins`: origins whose pages browsers let in.
     `max_body_bytes`: longest request body; the rest of a longer one is never held.
+    `private_image_hosts`: whether images may be fetched from addresses that are not public.
     `max_waiting`: sequences that may wait in the engine before further requests are told to come back later.
     `body_idle_seconds`: longest silence while a body arrives.
     `send_idle_seconds`: longest time a client may leave the answer unread before it counts as gone.
@@ -39,6 +40,7 @@ class ServerConfig:
     concurrent_requests: int = 0
     cors_origins: tuple[str, ...] = ()
     max_body_bytes: int = 32 * MEBIBYTE
+    private_image_hosts: bool = False
     max_waiting: int = 1000
     body_idle_seconds: float = 30.0
     send_idle_seconds: float = 60.0

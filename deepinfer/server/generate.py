@@ -27,8 +27,8 @@ class Surface(Protocol):
     def protocol(self) -> ProtocolName:
         """Name of the protocol."""
 
-    def read(self, body: bytes, client: str, services: Services) -> Work:
-        """Read a body; called in a thread if it is long. Raises `RequestError` or `HttpError`."""
+    async def read(self, body: bytes, client: str, services: Services) -> Work:
+        """Read a body, in a thread if it is long. Raises `RequestError` or `HttpError`."""
 
 
 class GenerateEndpoint:
@@ -46,7 +46,7 @@ class GenerateEndpoint:
             held.enter_context(services.limits.admit(exchange.client))
             position = _queue_position(services)
             body = await read_whole_body(scope, receive, services)
-            work = await off_the_loop(self._size(body), self._surface.read, body, exchange.client, services)
+            work = await self._surface.read(body, exchange.client, services)
             exchange.show_position(position)
             exchange.show_warnings(work.warnings)
             exchange.model = work.model
@@ -61,10 +61,6 @@ class GenerateEndpoint:
                 answer = _answer(services, exchange, work, keep=keeper.take if keeper.wants_answer else None)
                 sending = _send(answer, services, send)
             await run_while_connected(receive, sending)
-
-    def _size(self, body: bytes) -> int | None:
-        # A short body of Responses may go on from a long conversation that is kept.
-        return None if self._surface.protocol == "responses" else len(body)
 
 
 def _answer(services: Services, exchange: Exchange, work: Work, *, keep: Keep | None = None) -> Answer:

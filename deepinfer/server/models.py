@@ -46,6 +46,6 @@ class Models:
             "context_window": length,
             "max_model_len": length,
             "max_output_tokens": length,
-            "input_modalities": ["text"],
+            "input_modalities": ["text", "image"] if self._services.model.reads_images else ["text"],
             "output_modalities": ["text"],
         }

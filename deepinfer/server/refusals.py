@@ -18,12 +18,7 @@ _FORMAT_FIELDS: Final = {
 
 
 def refuse_what_cannot_be_honoured(encoded: recipe.Encoded, config: ServerConfig) -> None:
-    """Raise `HttpError` for images, for a constraint, or for a sampling setting that this engine cannot honour."""
-    if encoded.images:
-        message = (
-            f"the request has {len(encoded.images)} images, and the model {encoded.model} reads text only; remove them"
-        )
-        raise HttpError(400, "images_not_supported", message)
+    """Raise `HttpError` for a constraint, or for a sampling setting that this engine cannot honour."""
     constraint = encoded.constraint
     if constraint is not None and constraint.kind in _BINDING and not config.serves_constraints:
         _refuse_constraint(encoded, constraint)

@@ -88,6 +88,7 @@ async def serve(engine: Engine, config: ServerConfig, listener: socket.socket) -
         )
         await _Server(settings, services.live, config.shutdown_seconds).serve(sockets=[listener])
         await services.responses.wait_for_runs()
+        await services.images.aclose()
     finally:
         await engine.stop()
 

@@ -17,6 +17,7 @@ from deepinfer.server.access import Keyring
 from deepinfer.server.config import ServerConfig
 from deepinfer.server.errors import HttpError
 from deepinfer.server.generation import LiveGenerations
+from deepinfer.server.images.resolve import ImageReader
 from deepinfer.server.limits import ClientLimits
 from deepinfer.server.metrics import Metrics
 from deepinfer.server.names import ModelNames
@@ -49,6 +50,7 @@ class Services:
     metrics: Metrics
     live: LiveGenerations
     responses: Responses
+    images: ImageReader
     fingerprint: str
 
     def encode(self, body: bytes, protocol: str, *, lookup: Lookup | None = None) -> recipe.Encoded:
@@ -122,6 +124,7 @@ def build_services(engine: Engine, config: ServerConfig) -> Services:
         metrics=Metrics(engine),
         live=LiveGenerations(),
         responses=Responses(store),
+        images=ImageReader(private_hosts=config.private_image_hosts),
         fingerprint=_fingerprint(model),
     )
 

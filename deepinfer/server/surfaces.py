@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from typing import Final
 from uuid import uuid4
 
@@ -11,7 +12,9 @@ import deepseek_recipe as recipe
 from deepinfer.core import Request
 from deepinfer.server.bridge import engine_requests
 from deepinfer.server.errors import HttpError
+from deepinfer.server.images.resolve import prompt_ids
 from deepinfer.server.protocols import ID_PREFIXES, ProtocolName
+from deepinfer.server.reading import off_the_loop
 from deepinfer.server.refusals import refuse_what_cannot_be_honoured
 from deepinfer.server.responses.extras import ResponsesExtras
 from deepinfer.server.services import Services
@@ -26,9 +29,20 @@ class CodecSurface:
     def __init__(self, protocol: ProtocolName) -> None:
         self.protocol: ProtocolName = protocol
 
-    def read(self, body: bytes, client: str, services: Services) -> Work:
+    async def read(self, body: bytes, client: str, services: Services) -> Work:
         """Encode a body and check that the engine can do what it asks. Raises `RequestError` or `HttpError`."""
-        encoded = self.encode(body, client, services)
+        encoded = await self.encode(body, client, services)
+        token_ids = await prompt_ids(encoded, services.model, services.images)
+        return await off_the_loop(len(body), self._work, body, encoded, token_ids, services)
+
+    async def encode(self, body: bytes, client: str, services: Services) -> recipe.Encoded:
+        """Encode a body. Raises `RequestError`."""
+        if self.protocol != "responses":
+            return await off_the_loop(len(body), services.encode, body, self.protocol)
+        # A short body may go on from a long conversation that is kept.
+        return await off_the_loop(None, services.encode, body, self.protocol, lookup=services.responses.lookup(client))
+
+    def _work(self, body: bytes, encoded: recipe.Encoded, token_ids: Sequence[int], services: Services) -> Work:
         refuse_what_cannot_be_honoured(encoded, services.config)
         services.check_ids(list(encoded.sampling.logit_bias), "logit_bias")
         answer_id = ID_PREFIXES[self.protocol] + uuid4().hex
@@ -39,33 +53,29 @@ class CodecSurface:
             answer_id=answer_id,
             model=encoded.model,
             stream=encoded.stream,
-            requests=self._requests(encoded, answer_id, services.model.context_length),
+            requests=self._requests(encoded, token_ids, answer_id, services.model.context_length),
             decoder=_decoder(encoded, extras, answer_id, services),
-            prompt_tokens=len(encoded.token_ids),
+            prompt_tokens=len(token_ids),
             prompt=lambda: encoded.prompt,
             single_call=encoded.constraint is not None and encoded.constraint.single_call,
             warnings=encoded.warnings,
             keeping=None if extras is None else extras.keeping,
         )
 
-    def encode(self, body: bytes, client: str, services: Services) -> recipe.Encoded:
-        """Encode a body. Raises `RequestError`."""
-        lookup = services.responses.lookup(client) if self.protocol == "responses" else None
-        return services.encode(body, self.protocol, lookup=lookup)
-
-    def _requests(self, encoded: recipe.Encoded, answer_id: str, context_length: int) -> list[Request]:
+    def _requests(
+        self, encoded: recipe.Encoded, token_ids: Sequence[int], answer_id: str, context_length: int
+    ) -> list[Request]:
         try:
-            return engine_requests(encoded, answer_id=answer_id, context_length=context_length)
+            return engine_requests(encoded, token_ids, answer_id=answer_id, context_length=context_length)
         except recipe.RequestError as error:
             if error.code != _TOO_LONG:
                 raise
-            message = _too_long(self.protocol, encoded, context_length)
+            message = _too_long(self.protocol, len(token_ids), encoded.sampling.max_tokens or 0, context_length)
             raise HttpError(400, _TOO_LONG, message) from None
 
 
-def _too_long(protocol: ProtocolName, encoded: recipe.Encoded, limit: int) -> str:
+def _too_long(protocol: ProtocolName, prompt: int, answer: int, limit: int) -> str:
     """Say so in the words by which clients know that they must shorten the conversation."""
-    prompt, answer = len(encoded.token_ids), encoded.sampling.max_tokens or 0
     if protocol != "messages":
         return (
             f"This model's maximum context length is {limit} tokens. However, you requested {prompt + answer} tokens "

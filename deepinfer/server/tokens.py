@@ -9,6 +9,7 @@ from starlette.types import Receive, Scope, Send
 
 from deepinfer.server.errors import HttpError
 from deepinfer.server.exchange import exchange_of
+from deepinfer.server.images.resolve import prompt_ids
 from deepinfer.server.json_body import read_json
 from deepinfer.server.protocols import ProtocolName
 from deepinfer.server.reading import off_the_loop, read_whole_body
@@ -29,11 +30,11 @@ class CountEndpoint:
         exchange = exchange_of(scope)
         with self._services.limits.admit(exchange.client):
             body = await read_whole_body(scope, receive, self._services)
-            size = None if self._surface.protocol == "responses" else len(body)
-            encoded = await off_the_loop(size, self._surface.encode, body, exchange.client, self._services)
+            encoded = await self._surface.encode(body, exchange.client, self._services)
+            token_ids = await prompt_ids(encoded, self._services.model, self._services.images)
             exchange.model = encoded.model
             exchange.show_warnings(encoded.warnings)
-            answer: dict[str, object] = {"input_tokens": len(encoded.token_ids)}
+            answer: dict[str, object] = {"input_tokens": len(token_ids)}
             if self._surface.protocol == "responses":
                 answer["object"] = "response.input_tokens"
             await send_json(send, msgspec.json.encode(answer))

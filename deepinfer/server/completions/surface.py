@@ -12,6 +12,7 @@ from deepinfer.server.completions.decoder import CompletionDecoder, CompletionFo
 from deepinfer.server.completions.request import CompletionRequest, prompts_of, read_completion
 from deepinfer.server.errors import HttpError
 from deepinfer.server.protocols import ProtocolName
+from deepinfer.server.reading import off_the_loop
 from deepinfer.server.services import Services
 from deepinfer.server.work import Work
 
@@ -24,8 +25,11 @@ class CompletionSurface:
 
     protocol: ProtocolName = "chat_completions"
 
-    def read(self, body: bytes, client: str, services: Services) -> Work:
-        """Read a body. Raises `HttpError`."""
+    async def read(self, body: bytes, client: str, services: Services) -> Work:
+        """Read a body, in a thread if it is long. Raises `HttpError`."""
+        return await off_the_loop(len(body), self._work, body, services)
+
+    def _work(self, body: bytes, services: Services) -> Work:
         request = read_completion(body, services)
         prompts = [prompt for prompt in prompts_of(request, services) for _ in range(request.n or 1)]
         answer_id = f"cmpl-{uuid4().hex}"

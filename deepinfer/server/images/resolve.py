@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import deepseek_recipe as recipe
+from deepinfer.core import ModelDescription
 from deepinfer.server.errors import HttpError
 from deepinfer.server.images.content import ImageFile, NotAnImageError, read_image
 from deepinfer.server.images.fetch import FetchError, ImageFetcher
@@ -116,6 +117,21 @@ class _Total:
         if self._bytes > self._limit:
             message = f"{image.path}: the images of the request have {self._bytes} bytes or more; at most {self._limit}"
             raise _refusal(image, "images_too_large", message)
+
+
+async def prompt_ids(encoded: recipe.Encoded, model: ModelDescription, reader: ImageReader) -> Sequence[int]:
+    """Ids of a request's prompt, images and all. Raises `HttpError` for those that the model or the server refuses."""
+    images = encoded.images
+    if not images:
+        # No copy: of a million ids, one would hold the interpreter for tens of milliseconds.
+        return memoryview(encoded.token_ids)
+    if not model.reads_images:
+        message = f"{images[0].path}: the model {encoded.model} reads text only; remove the image"
+        raise _refusal(images[0], "images_not_supported", message)
+    image_id = encoded.image_token_id
+    assert image_id is not None
+    files = await reader.read(images)
+    return place_images(memoryview(encoded.token_ids), list(zip(images, files, strict=True)), image_id)
 
 
 def place_images(
