@@ -14,6 +14,7 @@ use super::prose::Prose;
 use super::region::Region;
 use super::run::Run;
 use super::sink::{Step, append_text};
+use super::spelled::SpellingGuard;
 use super::stop::StopGate;
 use super::tag::{Progress, Tag};
 use super::values::{Object, Value};
@@ -85,6 +86,8 @@ pub(super) struct Machine {
     pub(super) steps: Vec<Step>,
     /// Prose inside a call, shown after it.
     pub(super) deferred: Run,
+    /// Follows what is shown, once text was pushed.
+    pub(super) guard: Option<Box<SpellingGuard>>,
     /// The marks that the next newline breaks off.
     pub(super) broken: Broken,
     /// Offset of what is being read.
@@ -126,6 +129,7 @@ impl Machine {
             regions: Vec::new(),
             steps: Vec::new(),
             deferred: Run::default(),
+            guard: None,
             broken: Broken::default(),
             cursor: 0,
             calls: 0,

@@ -67,6 +67,9 @@ impl OutputParser {
             return;
         }
         self.output += 1;
+        if let Some(guard) = &mut self.machine.guard {
+            guard.is_reading_text = false;
+        }
         let start = self.entered();
         match piece {
             OutputPiece::Bytes(bytes) => {
@@ -98,7 +101,13 @@ impl OutputParser {
         self.output += token_count;
         self.has_text |= !text.is_empty();
         self.flush_hold();
+        let start = self.entered();
+        self.machine.guard.get_or_insert_with(|| Box::new(self.lexer.guard())).is_reading_text = true;
         self.feed(text.as_bytes(), Class::Text);
+        let end = self.entered();
+        if let Some(guard) = &mut self.machine.guard {
+            guard.cover(start..end);
+        }
         self.drain(events);
     }
 
@@ -243,6 +252,7 @@ impl OutputParser {
                     }
                 }
             }
+            self.machine.forget_thinking_mark(mark, length);
         }
         self.machine.cursor += length as u64;
         self.machine.limit_regions();
@@ -258,23 +268,37 @@ impl OutputParser {
         }
         for step in std::mem::take(&mut self.machine.steps) {
             match step {
-                Step::Reasoning(run) => events.extend(self.delta(&run).map(Event::Reasoning)),
-                Step::Text(run) => events.extend(self.delta(&run).map(Event::Text)),
+                Step::Reasoning(run) => {
+                    let shown = self.machine.guard.as_mut().map(|guard| guard.reasoning(&run));
+                    events.extend(self.delta(&run, shown).map(Event::Reasoning));
+                }
+                Step::Text(run) => {
+                    let may_end_thinking = self.machine.json.is_some();
+                    let shown = self.machine.guard.as_mut().map(|guard| guard.content(&run, may_end_thinking));
+                    events.extend(self.delta(&run, shown).map(Event::Text));
+                }
                 Step::Arguments { index, fragment } => events.push(Event::CallArguments { index, fragment }),
                 Step::Event(event) => events.push(event),
             }
         }
-        self.tokens.forget(self.machine.decided());
+        let decided = self.machine.decided();
+        self.tokens.forget(decided);
+        if let Some(guard) = &mut self.machine.guard {
+            guard.forget(decided);
+        }
     }
 
-    fn delta(&mut self, run: &Run) -> Option<Delta> {
-        if run.is_empty() {
-            return None;
-        }
+    /// The text of a run, or what the guard left of it, with its log probabilities.
+    fn delta(&mut self, run: &Run, shown: Option<Vec<u8>>) -> Option<Delta> {
+        let text = shown.map_or_else(|| String::from_utf8_lossy(run.bytes()).into_owned(), text);
         let mut logprobs = Vec::new();
         for range in run.ranges() {
             self.tokens.show(range, &mut logprobs);
         }
-        Some(Delta { text: String::from_utf8_lossy(run.bytes()).into_owned(), logprobs })
+        (!text.is_empty() || !logprobs.is_empty()).then_some(Delta { text, logprobs })
     }
+}
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
