@@ -32,7 +32,7 @@ pub struct Decoder {
     parsers: Vec<OutputParser>,
     answer: AnswerWriter,
     tokenizer: Option<Arc<Tokenizer>>,
-    spellings: Spellings,
+    spellings: Arc<Spellings>,
     events: Vec<Event>,
     /// Whether the answer begins in reasoning, so that its tokens are worth reporting even if there are none.
     reasons: bool,
@@ -50,7 +50,7 @@ impl Decoder {
         let parsers =
             (0..answer.choices.max(1)).map(|_| OutputParser::with_spellings(parsing.clone(), &spellings)).collect();
         let answer = AnswerWriter::new(answer, tokenizer.clone());
-        Self { parsers, answer, tokenizer, spellings, events: Vec::new(), reasons }
+        Self { parsers, answer, tokenizer, spellings: Arc::new(spellings), events: Vec::new(), reasons }
     }
 
     /// Starts the answer, once the backend knows the prompt's cost. A second start changes nothing; output without one
@@ -76,18 +76,19 @@ impl Decoder {
         if count != ids.len() {
             return Err(Error::new(ErrorCode::LogprobsMismatch, "", &[("found", &count), ("expected", &ids.len())]));
         }
-        let pieces = ids.iter().map(|&id| Ok((id, self.piece(&tokenizer, id)?))).collect::<Result<Vec<_>, Error>>()?;
+        if let Some(id) = ids.iter().find(|id| tokenizer.piece(**id).is_none()) {
+            return Err(Error::new(ErrorCode::UnknownToken, "", &[("found", id)]));
+        }
+        let spellings = Arc::clone(&self.spellings);
+        let pieces = ids.iter().filter_map(|&id| Some((id, piece(&tokenizer, &spellings, id)?)));
         if let Some(recorder) = self.answer.recorder(choice) {
-            for (id, piece) in &pieces {
-                recorder.push(*id, matches!(piece, OutputPiece::Special(OutputSpecial::ThinkingEnd, _)));
+            for (id, piece) in pieces.clone() {
+                recorder.push(id, matches!(piece, OutputPiece::Special(OutputSpecial::ThinkingEnd, _)));
             }
         }
-        self.parse(choice, |parser, events| {
-            let mut logprobs = logprobs.into_iter().flatten();
-            for (id, piece) in pieces {
-                parser.push_token(id, piece, logprobs.next(), events);
-            }
-        })
+        let mut logprobs = logprobs.into_iter().flatten();
+        let tokens = pieces.map(|(id, piece)| (id, piece, logprobs.next()));
+        self.parse(choice, |parser, events| parser.push_tokens(tokens, events))
     }
 
     /// Takes text of a choice that stands for `token_count` tokens.
@@ -157,15 +158,19 @@ impl Decoder {
         choice: usize,
         parse: impl FnOnce(&mut OutputParser, &mut Vec<Event>),
     ) -> Result<Vec<u8>, Error> {
-        self.events.clear();
         // An unknown choice is the answer's error to report.
         let counts = match self.parsers.get_mut(choice) {
-            Some(parser) if !self.answer.is_finished(choice) => {
-                parse(parser, &mut self.events);
+            Some(parser) => {
+                parser.recycle(&mut self.events);
+                if !self.answer.is_finished(choice) {
+                    parse(parser, &mut self.events);
+                }
                 parser.counts()
             }
-            Some(parser) => parser.counts(),
-            None => TokenCounts::default(),
+            None => {
+                self.events.clear();
+                TokenCounts::default()
+            }
         };
         let reasoning = counts.reasoning.filter(|&count| self.reasons || count > 0);
         self.answer.count(choice, TokenCounts { reasoning, ..counts })?;
@@ -178,25 +183,25 @@ impl Decoder {
         }
         Ok(out.into_bytes())
     }
+}
 
-    fn piece<'t>(&self, tokenizer: &'t Tokenizer, id: u32) -> Result<OutputPiece<'t>, Error> {
-        match tokenizer.piece(id) {
-            Some(Piece::Text(bytes)) => Ok(OutputPiece::Bytes(bytes)),
-            Some(Piece::Special(_, spelling)) => Ok(OutputPiece::Special(self.special(spelling), spelling)),
-            None => Err(Error::new(ErrorCode::UnknownToken, "", &[("found", &id)])),
-        }
-    }
+/// What a token means in output; `None` if the vocabulary lacks it.
+fn piece<'t>(tokenizer: &'t Tokenizer, spellings: &Spellings, id: u32) -> Option<OutputPiece<'t>> {
+    Some(match tokenizer.piece(id)? {
+        Piece::Text(bytes) => OutputPiece::Bytes(bytes),
+        Piece::Special(_, spelling) => OutputPiece::Special(special(spellings, spelling), spelling),
+    })
+}
 
-    /// What an added token means in output. Of those without meaning, only grounding marks are shown.
-    fn special(&self, spelling: &str) -> OutputSpecial {
-        let is = |special: &Special| self.spellings.of(*special) == spelling;
-        match spelling {
-            _ if is(&Special::Dsml) => OutputSpecial::Dsml,
-            _ if is(&Special::ThinkingStart) => OutputSpecial::ThinkingStart,
-            _ if is(&Special::ThinkingEnd) => OutputSpecial::ThinkingEnd,
-            _ if Special::GROUNDING.iter().any(is) => OutputSpecial::Visible,
-            _ => OutputSpecial::Hidden,
-        }
+/// What an added token means in output. Of those without meaning, only grounding marks are shown.
+fn special(spellings: &Spellings, spelling: &str) -> OutputSpecial {
+    let is = |special: &Special| spellings.of(*special) == spelling;
+    match spelling {
+        _ if is(&Special::Dsml) => OutputSpecial::Dsml,
+        _ if is(&Special::ThinkingStart) => OutputSpecial::ThinkingStart,
+        _ if is(&Special::ThinkingEnd) => OutputSpecial::ThinkingEnd,
+        _ if Special::GROUNDING.iter().any(is) => OutputSpecial::Visible,
+        _ => OutputSpecial::Hidden,
     }
 }
 

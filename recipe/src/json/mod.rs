@@ -11,6 +11,7 @@ mod python;
 
 use std::borrow::Cow;
 
+pub(crate) use compact::escape_into;
 pub use compact::{write_compact, write_string};
 pub use parse::{MAX_DEPTH, parse};
 pub use pretty::write_pretty;

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use super::lexer::Mark;
 use super::matcher::{Automaton, Node};
-use super::run::Run;
+use super::run::{Run, text};
 
 /// Follows what is shown of pushed text.
 #[derive(Debug)]
@@ -57,20 +57,20 @@ impl SpellingGuard {
     }
 
     /// What is shown of a stretch of reasoning.
-    pub(super) fn reasoning(&mut self, run: &Run) -> Vec<u8> {
+    pub(super) fn reasoning(&mut self, run: &Run) -> String {
         let (mut node, mut shown) = (self.reasoning, Vec::with_capacity(run.len()));
         self.pass_run(run, |_| true, &mut node, &mut shown);
         self.reasoning = node;
-        shown
+        text(shown)
     }
 
     /// What is shown of a stretch of the answer, in which the end of thinking may be text.
-    pub(super) fn content(&mut self, run: &Run, may_end_thinking: bool) -> Vec<u8> {
+    pub(super) fn content(&mut self, run: &Run, may_end_thinking: bool) -> String {
         let (mut node, mut shown) = (self.content, Vec::with_capacity(run.len()));
         let hides = |mark| mark == Mark::Hidden || mark == Mark::ThinkingEnd && !may_end_thinking;
         self.pass_run(run, hides, &mut node, &mut shown);
         self.content = node;
-        shown
+        text(shown)
     }
 
     /// What is kept of text that is no prose: names and values. `node` is where that text stands.

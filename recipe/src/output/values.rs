@@ -101,9 +101,12 @@ impl Machine {
     /// Sends on what the open value has gathered.
     pub(super) fn settle_value(&mut self) {
         let (State::Value(value) | State::Tag(_, Origin::Value(value))) = &mut self.state else { return };
-        if matches!(value.kind, Kind::Text) {
-            let text = std::mem::take(&mut value.text);
-            self.push_arguments(escaped(&text));
+        if matches!(value.kind, Kind::Text) && !value.text.is_empty() {
+            let mut fragment = std::mem::take(&mut self.spare);
+            fragment.clear();
+            json::escape_into(&String::from_utf8_lossy(&value.text), &mut fragment);
+            value.text.clear();
+            self.push_arguments(fragment);
         }
     }
 
@@ -111,7 +114,8 @@ impl Machine {
     pub(super) fn end_value(&mut self, value: Value) {
         match value.kind {
             Kind::Text => {
-                let mut fragment = escaped(&value.text);
+                let mut fragment = String::with_capacity(value.text.len() + 2);
+                json::escape_into(&String::from_utf8_lossy(&value.text), &mut fragment);
                 fragment.push('"');
                 self.push_arguments(fragment);
             }
@@ -181,15 +185,6 @@ fn label(invoke: &mut Invoke, name: String, is_text: bool) -> String {
     label.push_str(if is_text { ": \"" } else { ": " });
     invoke.seen.insert(name);
     label
-}
-
-/// `text` as it stands inside a JSON string.
-fn escaped(text: &[u8]) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    json::write_string(&String::from_utf8_lossy(text), &mut out);
-    out.pop();
-    out.remove(0);
-    out
 }
 
 /// A value held as `[` and its text: the text if it is one JSON value, else a string of it.
