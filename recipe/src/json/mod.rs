@@ -5,14 +5,15 @@
 //! a repeated key, and borrowed text.
 
 mod compact;
+mod escape;
 mod parse;
 mod pretty;
 mod python;
 
 use std::borrow::Cow;
 
-pub(crate) use compact::escape_into;
 pub use compact::{write_compact, write_string};
+pub(crate) use escape::{escape_into, escape_line_ends_into};
 pub use parse::{MAX_DEPTH, parse};
 pub use pretty::write_pretty;
 pub(crate) use python::write_python_watched;
