@@ -1,4 +1,5 @@
-//! Law: nothing that a backend sends, in any order, makes the decoder panic, and arguments of complete calls are JSON.
+//! Law: nothing that a backend sends, in any order, makes the decoder panic; arguments of complete calls are JSON; and an
+//! answer to text alone shows no spelling of a control token.
 
 #![no_main]
 
@@ -19,6 +20,7 @@ enum Action {
     Ids(Vec<u32>),
     Logprobs(Vec<u16>, f64),
     Text(String, u8),
+    Spellings(Vec<u16>),
     KeepAlive,
     Fail,
     Finish(u8),
@@ -27,6 +29,8 @@ enum Action {
 fuzz_target!(|input: (u8, Vec<Action>)| {
     let (settings, actions) = input;
     let mut decoder = output::decoder(settings);
+    let has_ids = |action: &Action| matches!(action, Action::Markup(_) | Action::Ids(_) | Action::Logprobs(..));
+    let is_text = !actions.iter().any(has_ids);
     for action in actions {
         // A refused call is an answer too: the backend's fault is that request's error.
         let _ = match action {
@@ -39,6 +43,7 @@ fuzz_target!(|input: (u8, Vec<Action>)| {
                 decoder.push(&ids, Some(ids.iter().map(entry).collect()), 0)
             }
             Action::Text(text, count) => decoder.push_text(&text, count.into(), 0),
+            Action::Spellings(codes) => decoder.push_text(&output::text(&codes), 0, 0),
             Action::KeepAlive => Ok(decoder.keep_alive()),
             Action::Fail => Ok(decoder.fail(&Error::foreign("backend_failed", 500, "", "gone"))),
             Action::Finish(reason) => {
@@ -49,6 +54,9 @@ fuzz_target!(|input: (u8, Vec<Action>)| {
         };
     }
     json::parse(&decoder.response()).expect("the response is JSON");
+    if is_text {
+        output::check_spellings(&decoder);
+    }
     for block in decoder.fold(0).map(recipe::protocol::Fold::blocks).unwrap_or_default() {
         if let Block::Call(call) = block
             && call.complete

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use recipe::decoder::{Decoder, DecoderConfig};
 use recipe::model::Version;
 use recipe::output::{InitialStage, ParsingOptions, QuotedCalls};
-use recipe::protocol::{AnswerConfig, Protocol};
+use recipe::protocol::{AnswerConfig, Block, Fold, Protocol};
 
 /// Control tokens as the model writes them: `<think>`, `</think>`, the DSML mark, end of sentence, a role, grounding.
 const CONTROL: [u32; 8] = [128_821, 128_822, 128_825, 128_825, 128_825, 1, 128_803, 129_278];
@@ -67,6 +67,49 @@ pub fn ids(codes: &[u16]) -> Vec<u32> {
         }
     }
     ids
+}
+
+/// Parts of the spellings of control tokens, which may come to stand inside one another.
+const SPELLINGS: [&str; 16] = [
+    "<｜end▁of▁sentence｜>",
+    "<｜end▁of",
+    "▁sentence｜>",
+    "<｜User｜>",
+    "<｜Us",
+    "er｜>",
+    "<｜▁pad▁",
+    "｜>",
+    "<think>",
+    "</think>",
+    "<thi",
+    "</thi",
+    "nk>",
+    "｜DSML｜",
+    "<｜DS",
+    "ML｜",
+];
+
+/// Text for codes: half spellings of control tokens, half words.
+pub fn text(codes: &[u16]) -> String {
+    let word = |&code: &u16| {
+        let place = usize::from(code / 2);
+        if code % 2 == 0 { SPELLINGS[place % SPELLINGS.len()] } else { WORDS[place % WORDS.len()] }
+    };
+    codes.iter().map(word).collect()
+}
+
+/// Fails if an answer to pushed text shows the spelling of a control token. Thinking marks may be text where an answer is
+/// JSON, in the values of calls, and, for the start, outside of reasoning.
+pub fn check_spellings(decoder: &Decoder) {
+    let response = String::from_utf8(decoder.response()).expect("a response is UTF-8");
+    for spelling in ["<｜end▁of▁sentence｜>", "<｜User｜>", "<｜▁pad▁｜>"] {
+        assert!(!response.contains(spelling), "{response}");
+    }
+    for block in decoder.fold(0).map(Fold::blocks).unwrap_or_default() {
+        if let Block::Reasoning(block) = block {
+            assert!(!block.text.contains("</think>") && !block.text.contains("<think>"), "{response}");
+        }
+    }
 }
 
 /// A decoder of one answer.

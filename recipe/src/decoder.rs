@@ -12,7 +12,7 @@ use crate::protocol::{AnswerConfig, AnswerWriter, Fold, Usage};
 use crate::special::{Special, Spellings};
 use crate::tokenizer::{Piece, Tokenizer};
 
-/// Usual length of a frame, so that the output seldom grows while it is written.
+/// More than most frames have, so that the output seldom grows while it is written.
 const FRAME: usize = 256;
 
 /// What a decoder must know before the first token.
@@ -29,10 +29,16 @@ pub struct DecoderConfig {
 /// Decodes one answer. Every call returns the bytes that are ready to be sent.
 #[derive(Debug)]
 pub struct Decoder {
-    parsers: Vec<OutputParser>,
-    answer: AnswerWriter,
+    reading: Reading,
     tokenizer: Option<Arc<Tokenizer>>,
     spellings: Spellings,
+}
+
+/// The answer as far as it was read.
+#[derive(Debug)]
+struct Reading {
+    parsers: Vec<OutputParser>,
+    answer: AnswerWriter,
     events: Vec<Event>,
     /// Whether the answer begins in reasoning, so that its tokens are worth reporting even if there are none.
     reasons: bool,
@@ -50,153 +56,176 @@ impl Decoder {
         let parsers =
             (0..answer.choices.max(1)).map(|_| OutputParser::with_spellings(parsing.clone(), &spellings)).collect();
         let answer = AnswerWriter::new(answer, tokenizer.clone());
-        Self { parsers, answer, tokenizer, spellings, events: Vec::new(), reasons }
+        Self { reading: Reading { parsers, answer, events: Vec::new(), reasons }, tokenizer, spellings }
     }
 
     /// Starts the answer, once the backend knows the prompt's cost. A second start changes nothing; output without one
     /// starts the answer with a cost of zero.
     pub fn start(&mut self, prompt_tokens: u64, cached_tokens: u64, fingerprint: Option<&str>) -> Vec<u8> {
         let mut out = String::new();
-        self.answer.start(prompt_tokens, cached_tokens, fingerprint, &mut out);
+        self.reading.answer.start(prompt_tokens, cached_tokens, fingerprint, &mut out);
         out.into_bytes()
     }
 
     /// Sets the time that closing events report, in seconds; the time of creation unless set.
     pub fn set_time(&mut self, seconds: u64) {
-        self.answer.set_time(seconds);
+        self.reading.answer.set_time(seconds);
     }
 
     /// Takes tokens of a choice, with one log probability for each if there are any. Output after the choice's end is
     /// dropped, since a backend may be a step ahead of a stop sequence. On an error nothing was taken.
     pub fn push(&mut self, ids: &[u32], logprobs: Option<Vec<TokenLogprob>>, choice: usize) -> Result<Vec<u8>, Error> {
-        let Some(tokenizer) = self.tokenizer.clone() else {
+        let mut out = String::with_capacity(FRAME);
+        self.push_to(ids, logprobs, choice, &mut out)?;
+        Ok(out.into_bytes())
+    }
+
+    /// As [`Decoder::push`], but appends the bytes, all of them text, to memory of the caller's.
+    pub fn push_to(
+        &mut self,
+        ids: &[u32],
+        logprobs: Option<Vec<TokenLogprob>>,
+        choice: usize,
+        out: &mut String,
+    ) -> Result<(), Error> {
+        let Some(tokenizer) = &self.tokenizer else {
             return Err(Error::new(ErrorCode::TokenizerMissing, "", &[]));
         };
         let count = logprobs.as_ref().map_or(ids.len(), Vec::len);
         if count != ids.len() {
             return Err(Error::new(ErrorCode::LogprobsMismatch, "", &[("found", &count), ("expected", &ids.len())]));
         }
-        let pieces = ids.iter().map(|&id| Ok((id, self.piece(&tokenizer, id)?))).collect::<Result<Vec<_>, Error>>()?;
-        if let Some(recorder) = self.answer.recorder(choice) {
-            for (id, piece) in &pieces {
-                recorder.push(*id, mark(*piece));
+        if let Some(id) = ids.iter().find(|id| tokenizer.piece(**id).is_none()) {
+            return Err(Error::new(ErrorCode::UnknownToken, "", &[("found", id)]));
+        }
+        let pieces = ids.iter().filter_map(|&id| Some((id, piece(tokenizer, &self.spellings, id)?)));
+        if let Some(recorder) = self.reading.answer.recorder(choice) {
+            for (id, piece) in pieces.clone() {
+                recorder.push(id, mark(piece));
             }
         }
-        self.parse(choice, |parser, events| {
-            let mut logprobs = logprobs.into_iter().flatten();
-            for (id, piece) in pieces {
-                parser.push_token(id, piece, logprobs.next(), events);
-            }
-        })
+        let mut logprobs = logprobs.into_iter().flatten();
+        let tokens = pieces.map(|(id, piece)| (id, piece, logprobs.next()));
+        self.reading.parse(choice, |parser, events| parser.push_tokens(tokens, events), out)
     }
 
     /// Takes text of a choice that stands for `token_count` tokens.
     pub fn push_text(&mut self, text: &str, token_count: u64, choice: usize) -> Result<Vec<u8>, Error> {
-        if let Some(recorder) = self.answer.recorder(choice) {
+        if let Some(recorder) = self.reading.answer.recorder(choice) {
             recorder.discard();
         }
-        self.parse(choice, |parser, events| parser.push_text(text, token_count, events))
+        let mut out = String::with_capacity(FRAME);
+        self.reading.parse(choice, |parser, events| parser.push_text(text, token_count, events), &mut out)?;
+        Ok(out.into_bytes())
     }
 
     /// Ends a choice.
     pub fn finish(&mut self, reason: BackendFinish, choice: usize) -> Result<Vec<u8>, Error> {
-        if let Some(recorder) = self.answer.recorder(choice) {
+        if let Some(recorder) = self.reading.answer.recorder(choice) {
             recorder.finish();
         }
-        self.parse(choice, |parser, events| parser.finish(reason, events))
+        let mut out = String::with_capacity(FRAME);
+        self.reading.parse(choice, |parser, events| parser.finish(reason, events), &mut out)?;
+        Ok(out.into_bytes())
     }
 
     /// Ends the answer with an error.
     pub fn fail(&mut self, error: &Error) -> Vec<u8> {
         let mut out = String::new();
-        self.answer.fail(error, &mut out);
+        self.reading.answer.fail(error, &mut out);
         out.into_bytes()
     }
 
     /// Bytes that only keep the connection alive.
     pub fn keep_alive(&self) -> Vec<u8> {
         let mut out = String::new();
-        self.answer.keep_alive(&mut out);
+        self.reading.answer.keep_alive(&mut out);
         out.into_bytes()
     }
 
     /// The stop sequence that ended a choice, if one did.
     pub fn stop_sequence(&self, choice: usize) -> Option<&str> {
-        self.answer.fold(choice)?.finish()?.stop_sequence.as_deref()
+        self.reading.answer.fold(choice)?.finish()?.stop_sequence.as_deref()
     }
 
     /// Whether a choice has ended.
     pub fn is_finished(&self, choice: usize) -> bool {
-        self.answer.is_finished(choice)
+        self.reading.answer.is_finished(choice)
     }
 
     /// The typed events of the latest `push`, `push_text` or `finish`.
     pub fn events(&self) -> &[Event] {
-        &self.events
+        &self.reading.events
     }
 
     /// What a choice said so far.
     pub fn fold(&self, choice: usize) -> Option<&Fold> {
-        self.answer.fold(choice)
+        self.reading.answer.fold(choice)
     }
 
     /// What the answer cost so far.
     pub fn usage(&self) -> Usage {
-        self.answer.usage()
+        self.reading.answer.usage()
     }
 
     /// The body of the response that is not streamed.
     pub fn response(&self) -> Vec<u8> {
         let mut out = String::new();
-        self.answer.response(&mut out);
+        self.reading.answer.response(&mut out);
         out.into_bytes()
     }
+}
 
+impl Reading {
     fn parse(
         &mut self,
         choice: usize,
         parse: impl FnOnce(&mut OutputParser, &mut Vec<Event>),
-    ) -> Result<Vec<u8>, Error> {
-        self.events.clear();
+        out: &mut String,
+    ) -> Result<(), Error> {
         // An unknown choice is the answer's error to report.
         let counts = match self.parsers.get_mut(choice) {
-            Some(parser) if !self.answer.is_finished(choice) => {
-                parse(parser, &mut self.events);
+            Some(parser) => {
+                parser.recycle(&mut self.events);
+                if !self.answer.is_finished(choice) {
+                    parse(parser, &mut self.events);
+                }
                 parser.counts()
             }
-            Some(parser) => parser.counts(),
-            None => TokenCounts::default(),
+            None => {
+                self.events.clear();
+                TokenCounts::default()
+            }
         };
         let reasoning = counts.reasoning.filter(|&count| self.reasons || count > 0);
         self.answer.count(choice, TokenCounts { reasoning, ..counts })?;
-        let mut out = String::with_capacity(self.events.len() * FRAME);
         if !self.answer.is_finished(choice) {
-            self.answer.start(0, 0, None, &mut out);
+            self.answer.start(0, 0, None, out);
         }
         for event in &self.events {
-            self.answer.event(choice, event, &mut out)?;
+            self.answer.event(choice, event, out)?;
         }
-        Ok(out.into_bytes())
+        Ok(())
     }
+}
 
-    fn piece<'t>(&self, tokenizer: &'t Tokenizer, id: u32) -> Result<OutputPiece<'t>, Error> {
-        match tokenizer.piece(id) {
-            Some(Piece::Text(bytes)) => Ok(OutputPiece::Bytes(bytes)),
-            Some(Piece::Special(_, spelling)) => Ok(OutputPiece::Special(self.special(spelling), spelling)),
-            None => Err(Error::new(ErrorCode::UnknownToken, "", &[("found", &id)])),
-        }
-    }
+/// What a token means in output; `None` if the vocabulary lacks it.
+fn piece<'t>(tokenizer: &'t Tokenizer, spellings: &Spellings, id: u32) -> Option<OutputPiece<'t>> {
+    Some(match tokenizer.piece(id)? {
+        Piece::Text(bytes) => OutputPiece::Bytes(bytes),
+        Piece::Special(_, spelling) => OutputPiece::Special(special(spellings, spelling), spelling),
+    })
+}
 
-    /// What an added token means in output. Of those without meaning, only grounding marks are shown.
-    fn special(&self, spelling: &str) -> OutputSpecial {
-        let is = |special: &Special| self.spellings.of(*special) == spelling;
-        match spelling {
-            _ if is(&Special::Dsml) => OutputSpecial::Dsml,
-            _ if is(&Special::ThinkingStart) => OutputSpecial::ThinkingStart,
-            _ if is(&Special::ThinkingEnd) => OutputSpecial::ThinkingEnd,
-            _ if Special::GROUNDING.iter().any(is) => OutputSpecial::Visible,
-            _ => OutputSpecial::Hidden,
-        }
+/// What an added token means in output. Of those without meaning, only grounding marks are shown.
+fn special(spellings: &Spellings, spelling: &str) -> OutputSpecial {
+    let is = |special: &Special| spellings.of(*special) == spelling;
+    match spelling {
+        _ if is(&Special::Dsml) => OutputSpecial::Dsml,
+        _ if is(&Special::ThinkingStart) => OutputSpecial::ThinkingStart,
+        _ if is(&Special::ThinkingEnd) => OutputSpecial::ThinkingEnd,
+        _ if Special::GROUNDING.iter().any(is) => OutputSpecial::Visible,
+        _ => OutputSpecial::Hidden,
     }
 }
 

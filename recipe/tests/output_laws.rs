@@ -35,6 +35,14 @@ const FRAGMENTS: &[&str] = &[
     "</think>",
     "<think>",
     "<｜end▁of▁sentence｜>",
+    "<｜end▁of",
+    "▁sentence｜>",
+    "<｜Us",
+    "er｜>",
+    "<｜User｜>",
+    "</thi",
+    "<thi",
+    "nk>",
     "\n",
     "\n\n",
     "```",
@@ -66,13 +74,30 @@ const FRAGMENTS: &[&str] = &[
     ">",
 ];
 
+/// Spellings of control tokens, with others inside them to any depth.
+fn nested() -> impl Strategy<Value = String> {
+    let spelling = select(vec!["<｜end▁of▁sentence｜>", "<｜User｜>", "</think>", "<think>"]);
+    let level = (spelling, any::<prop::sample::Index>(), select(vec!["", "", "\n", "a"]));
+    prop::collection::vec(level, 1..6).prop_map(|levels| {
+        levels.into_iter().fold(String::new(), |inner, (spelling, place, between)| {
+            let places: Vec<usize> = spelling.char_indices().map(|(place, _)| place).collect();
+            let (before, after) = spelling.split_at(*place.get(&places));
+            format!("{before}{inner}{between}{after}")
+        })
+    })
+}
+
 fn output() -> impl Strategy<Value = String> {
     let call = select(vec![
         "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"a\" string=\"true\">x",
         "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
         "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"g\">\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
     ]);
-    let piece = prop_oneof![8 => select(FRAGMENTS), 2 => call].prop_map(str::to_owned);
+    let piece = prop_oneof![
+        8 => select(FRAGMENTS).prop_map(str::to_owned),
+        2 => call.prop_map(str::to_owned),
+        2 => nested(),
+    ];
     prop::collection::vec(piece, 0..14).prop_map(|pieces| pieces.concat())
 }
 
@@ -143,9 +168,15 @@ fn check_calls(folded: &Folded) {
     }
 }
 
-/// Control tokens are not in visible text.
-fn check_hidden(folded: &Folded) {
-    assert!(!folded.content.contains("<｜end▁of▁sentence｜>") && !folded.reasoning.contains("<｜end▁of▁sentence｜>"));
+/// What a client sees holds no spelling of a control token that is removed.
+fn check_hidden(folded: &Folded, options: &ParsingOptions) {
+    let calls = folded.calls.iter().flat_map(|call| [&call.name, &call.arguments]);
+    let dropped = folded.calls.iter().flat_map(|call| &call.dropped).flat_map(|(name, value)| [name, value]);
+    for text in calls.chain(dropped).chain([&folded.content, &folded.reasoning]) {
+        assert!(!text.contains("<｜end▁of▁sentence｜>") && !text.contains("<｜User｜>"), "{text:?}");
+    }
+    assert!(!folded.reasoning.contains("</think>") && !folded.reasoning.contains("<think>"), "{:?}", folded.reasoning);
+    assert!(options.parse_json_output || !folded.content.contains("</think>"), "{:?}", folded.content);
 }
 
 proptest! {
@@ -157,7 +188,7 @@ proptest! {
     ) {
         let whole = read_pieces(&options, [output.as_str()], backend);
         check_calls(&whole);
-        check_hidden(&whole);
+        check_hidden(&whole, &options);
         prop_assert_eq!(&whole, &read_pieces(&options, pieces(&output, &cuts), backend));
         let characters: Vec<String> = output.chars().map(String::from).collect();
         prop_assert_eq!(&whole, &read_pieces(&options, characters.iter().map(String::as_str), backend));
@@ -168,7 +199,6 @@ proptest! {
         let mut narrow = read_tokens(&options, &tokens(&output, 1), backend);
         let mut wide = read_tokens(&options, &tokens(&output, width), backend);
         check_calls(&narrow);
-        check_hidden(&narrow);
         for folded in [&mut narrow, &mut wide] {
             prop_assert!(folded.logprobs.is_sorted_by(|a, b| a < b) || !folded.calls.is_empty());
             prop_assert_eq!(folded.logprobs.iter().collect::<HashSet<_>>().len(), folded.logprobs.len());

@@ -436,6 +436,29 @@ fn json_mode() {
     check(&continued, &[("\n\"b\":1}\n```\nq", " | \n\"b\":1} |  | stop")]);
 }
 
+/// What is left of a spelling around another one never becomes whole: its last character goes.
+#[test]
+fn spellings_inside_spellings() {
+    let eos = |inner: &str| format!("<｜end▁of{inner}▁sentence｜>");
+    let open = "<｜end▁of▁sentence｜";
+    check(
+        &options(),
+        &[
+            (&format!("a{}b", eos("<｜User｜>")), &format!(" | a{open}b |  | stop")),
+            (&eos(&eos(&eos(""))), &format!(" | {} |  | stop", "<｜end▁of<｜end▁of▁sentence｜▁sentence｜>")),
+            (&format!("{}>>", eos("<｜User｜>")), &format!(" | {open} |  | stop")),
+            ("x</thi</think>nk>y", " | x</thinky |  | stop"),
+            (&format!("<｜end▁of{}▁sentence｜>", block(&invoke("f", ""))), &format!(" | {open} | f{{}} | tool_calls")),
+            (&format!("<｜end▁of{}▁sentence｜>.", block(&invoke("", ""))), &format!(" | {open}. |  | stop")),
+        ],
+    );
+    let value = block(&invoke(&eos("<｜User｜>"), &parameter(&eos("<｜User｜>"), "true", &eos("<｜User｜>"))));
+    check(&options(), &[(&value, &format!(" |  | {open}{{\"{open}\": \"{open}\"}} | tool_calls"))]);
+    let object = block(&invoke("f", &format!("{{\"a\": \"{}\"}}", eos("<｜User｜>"))));
+    check(&options(), &[(&object, &format!(" |  | f{{\"a\": \"{open}\"}} | tool_calls"))]);
+    check(&thinking(), &[("<th<think>ink>a</think>b", "<thinka | b |  | stop")]);
+}
+
 #[test]
 fn a_block_that_the_prompt_opened() {
     let options = ParsingOptions { starts_in_tool_calls: true, ..ParsingOptions::default() };

@@ -1,8 +1,7 @@
 //! [`Value`] → compact JSON text, with the client's own digits.
 
-use std::fmt::Write as _;
-
 use super::Value;
+use super::escape::escape_into;
 
 /// Appends `value` without white space, key order and number spelling kept.
 pub fn write_compact(value: &Value<'_>, out: &mut String) {
@@ -37,35 +36,11 @@ pub fn write_compact(value: &Value<'_>, out: &mut String) {
     }
 }
 
-/// Appends `text` as a JSON string. Escaped are `"`, `\` and everything below U+0020 (short forms where there are some,
-/// else `\u00xx` in lower case); all other characters stay as they are.
+/// Appends `text` as a JSON string, with no escape that JSON does not demand.
 pub fn write_string(text: &str, out: &mut String) {
     out.push('"');
     escape_into(text, out);
     out.push('"');
-}
-
-/// Appends `text` escaped as inside a JSON string, without the quotes.
-pub(crate) fn escape_into(text: &str, out: &mut String) {
-    let mut rest = text;
-    while let Some(place) = rest.bytes().position(|byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
-        let (plain, tail) = rest.split_at(place);
-        out.push_str(plain);
-        match tail.as_bytes()[0] {
-            b'"' => out.push_str("\\\""),
-            b'\\' => out.push_str("\\\\"),
-            b'\n' => out.push_str("\\n"),
-            b'\r' => out.push_str("\\r"),
-            b'\t' => out.push_str("\\t"),
-            0x08 => out.push_str("\\b"),
-            0x0c => out.push_str("\\f"),
-            byte => {
-                let _ = write!(out, "\\u{byte:04x}");
-            }
-        }
-        rest = &tail[1..];
-    }
-    out.push_str(rest);
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! a repeated key, and borrowed text.
 
 mod compact;
+mod escape;
 mod parse;
 mod pretty;
 mod python;
@@ -12,6 +13,7 @@ mod python;
 use std::borrow::Cow;
 
 pub use compact::{write_compact, write_string};
+pub(crate) use escape::{escape_into, escape_line_ends_into};
 pub use parse::{MAX_DEPTH, parse};
 pub use pretty::write_pretty;
 pub(crate) use python::write_python_watched;

@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 
 use super::machine::{Block, Machine, Origin};
+use super::matcher::Node;
 use super::region::Mode;
 use super::sink::Step;
 use super::tag::Tag;
@@ -41,7 +42,7 @@ impl Invoke {
 impl Machine {
     /// The start tag of a call, outside of a call.
     pub(super) fn begin_invoke(&mut self, tag: &Tag, origin: Origin) {
-        let name = tag.attribute("name").map(|(name, _)| name).unwrap_or_default();
+        let name = self.name_in(tag).unwrap_or_default();
         let counts = self.block == Block::Proper || !name.is_empty() && self.settings.declares(&name);
         if !counts {
             let is_head = self.is_undecided() && self.block == Block::Misspelt;
@@ -108,6 +109,13 @@ impl Machine {
         for (bytes, at) in deferred.segments() {
             self.content(bytes, at);
         }
+    }
+
+    /// The name that a tag gives.
+    pub(super) fn name_in(&self, tag: &Tag) -> Option<String> {
+        let (name, _) = tag.attribute("name")?;
+        let kept = self.guard.as_ref().map(|guard| guard.part(name.as_bytes(), &mut Node::ROOT.clone()));
+        Some(kept.map_or_else(|| name.clone(), |kept| String::from_utf8_lossy(&kept).into_owned()))
     }
 
     /// Appends to the arguments of the open call.

@@ -92,7 +92,7 @@ impl Machine {
                 self.commit();
             }
             return Rest::EndTags;
-        } else if tag.word() == Word::Invoke && tag.has_quoted_name() && !self.holds_reasoning() {
+        } else if tag.word() == Word::Invoke && tag.has_quoted_name() && !self.holds_call_in_reasoning() {
             self.begin_invoke(tag, origin);
             self.start_call();
             return Rest::Cut;
@@ -113,7 +113,7 @@ impl Machine {
         let is_call = invoke.started || invoke.is_unread();
         if is_call && rest == Rest::EndTags && backend == BackendFinish::Stop {
             self.end_invoke();
-        } else if is_call && !self.holds_reasoning() {
+        } else if is_call && !self.holds_call_in_reasoning() {
             self.start_call();
             let reason = match backend {
                 BackendFinish::ContentFilter => FinishReason::ContentFilter,
@@ -143,7 +143,7 @@ impl Machine {
     }
 
     /// Whether the answer stands in reasoning, in a call that is held.
-    fn holds_reasoning(&self) -> bool {
+    fn holds_call_in_reasoning(&self) -> bool {
         self.regions.last().is_some_and(|region| region.mode == Mode::Complete)
     }
 }

@@ -5,6 +5,7 @@
 //! what a mark means. Constant amortised cost per byte.
 
 use super::matcher::{Automaton, Node};
+use super::spelled::SpellingGuard;
 use crate::special::{Special, Spellings};
 
 /// What delimits the parts of an answer.
@@ -83,6 +84,13 @@ impl Lexer {
         whole(Mark::Hidden, PADDING);
         let automaton = Automaton::new(patterns.iter().map(|pattern| pattern.spelling.as_bytes()));
         Self { automaton, patterns, dsml, node: Node::ROOT, pending: Vec::new(), clear: 0 }
+    }
+
+    /// A guard against the spellings that are removed, which finds them in what is shown.
+    pub(super) fn guard(&self) -> SpellingGuard {
+        let removed = |mark| matches!(mark, Mark::Hidden | Mark::ThinkingEnd | Mark::ThinkingStart);
+        let patterns = self.patterns.iter().filter(|pattern| removed(pattern.mark));
+        SpellingGuard::new(patterns.map(|pattern| (pattern.mark, pattern.spelling.as_str())))
     }
 
     /// Whether no mark has begun.

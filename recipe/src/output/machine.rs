@@ -14,6 +14,7 @@ use super::prose::Prose;
 use super::region::Region;
 use super::run::Run;
 use super::sink::{Step, append_text};
+use super::spelled::SpellingGuard;
 use super::stop::StopGate;
 use super::tag::{Progress, Tag};
 use super::values::{Object, Value};
@@ -83,8 +84,12 @@ pub(super) struct Machine {
     pub(super) json: Option<JsonMode>,
     pub(super) regions: Vec<Region>,
     pub(super) steps: Vec<Step>,
+    /// Memory of a text that was handed out and came back, for the next one.
+    pub(super) spare: String,
     /// Prose inside a call, shown after it.
     pub(super) deferred: Run,
+    /// Follows what is shown, once text was pushed.
+    pub(super) guard: Option<Box<SpellingGuard>>,
     /// The marks that the next newline breaks off.
     pub(super) broken: Broken,
     /// Offset of what is being read.
@@ -125,7 +130,9 @@ impl Machine {
             json: options.parse_json_output.then(|| JsonMode::new(continued)),
             regions: Vec::new(),
             steps: Vec::new(),
+            spare: String::new(),
             deferred: Run::default(),
+            guard: None,
             broken: Broken::default(),
             cursor: 0,
             calls: 0,
@@ -226,9 +233,8 @@ impl Machine {
         match self.state {
             State::Tag(..) => 0,
             State::Value(_) | State::Object(_) => until(bytes, is_mark),
-            State::Prose if self.gate.is_open() || !self.is_live() => {
-                until(bytes, |byte| is_mark(byte) || byte == b'\n')
-            }
+            State::Prose if self.gate.is_open() => until(bytes, is_mark),
+            State::Prose if !self.is_live() => until(bytes, |byte| is_mark(byte) || byte == b'\n'),
             State::Prose if !self.gate.is_idle() || self.prose.newlines > 0 => 0,
             State::Prose => {
                 let starts = self.gate.starts();

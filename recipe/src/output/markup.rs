@@ -13,7 +13,7 @@ impl Machine {
         let in_json = self.regions.is_empty() && self.json.as_ref().is_some_and(super::json_mode::JsonMode::is_inside);
         match mark {
             _ if in_json => self.prose_text(spelling, self.cursor),
-            Mark::ThinkingStart if self.is_reasoning() => {}
+            Mark::ThinkingStart if self.is_reasoning() || self.holds_reasoning() => {}
             Mark::ThinkingEnd => return self.end_thinking(spelling.len()),
             Mark::Open if self.settings.tools => self.open(spelling),
             // After a call an end tag is a remainder of its markup, wherever it stands.

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 /// A place in the automaton: how much of some pattern the bytes so far end with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Node(u32);
 
 impl Node {

@@ -27,9 +27,14 @@ pub struct OutputParser {
     output: u64,
     reasoning: Option<u64>,
     has_text: bool,
+    /// Characters of ordinary tokens on their way to the lexer.
+    characters: String,
     /// Text on its way from the lexer to the machine; kept for its memory.
     text: Vec<u8>,
 }
+
+/// Longest memory that is kept for the next push.
+const KEPT: usize = 1 << 12;
 
 impl OutputParser {
     /// A parser of one answer, with the usual spellings of the control tokens.
@@ -41,16 +46,18 @@ impl OutputParser {
     pub fn with_spellings(options: ParsingOptions, spellings: &Spellings) -> Self {
         let top_logprobs = options.top_logprobs;
         let machine = Machine::new(options);
+        let begins_in_reasoning = machine.stage == Stage::Reasoning;
         Self {
             hold: Utf8Hold::default(),
             lexer: Lexer::new(spellings),
-            begins_in_reasoning: machine.stage == Stage::Reasoning,
+            begins_in_reasoning,
             machine,
-            tokens: Tokens::default(),
+            tokens: Tokens::new(begins_in_reasoning),
             top_logprobs,
             output: 0,
             reasoning: None,
             has_text: false,
+            characters: String::new(),
             text: Vec::new(),
         }
     }
@@ -63,21 +70,59 @@ impl OutputParser {
         logprob: Option<TokenLogprob>,
         events: &mut Vec<Event>,
     ) {
-        if self.machine.is_finished {
-            return;
+        self.push_tokens([(id, piece, logprob)], events);
+    }
+
+    /// Takes tokens. What becomes visible with all of them leaves at once.
+    pub fn push_tokens<'p>(
+        &mut self,
+        tokens: impl IntoIterator<Item = (u32, OutputPiece<'p>, Option<TokenLogprob>)>,
+        events: &mut Vec<Event>,
+    ) {
+        if let Some(guard) = &mut self.machine.guard {
+            guard.is_reading_text = false;
         }
-        self.output += 1;
-        let start = self.entered();
+        for (id, piece, logprob) in tokens {
+            if self.machine.is_finished {
+                break;
+            }
+            self.output += 1;
+            self.take(id, piece, logprob);
+        }
+        self.feed_characters();
+        self.drain(events);
+    }
+
+    /// Takes back events that were handed out, for their memory.
+    pub fn recycle(&mut self, events: &mut Vec<Event>) {
+        for event in events.drain(..) {
+            let (Event::Reasoning(Delta { text, .. })
+            | Event::Text(Delta { text, .. })
+            | Event::CallArguments { fragment: text, .. }) = event
+            else {
+                continue;
+            };
+            if text.capacity() <= KEPT {
+                self.machine.spare = text;
+            }
+        }
+    }
+
+    fn take(&mut self, id: u32, piece: OutputPiece<'_>, logprob: Option<TokenLogprob>) {
         match piece {
             OutputPiece::Bytes(bytes) => {
-                let mut characters = String::new();
-                self.hold.push(bytes, &mut characters);
-                let end = start + characters.len() as u64;
+                let start = self.entered() + self.characters.len() as u64;
+                self.hold.push(bytes, &mut self.characters);
+                let end = self.entered() + self.characters.len() as u64;
                 let end = if bytes.is_empty() { start } else { end.max(start + 1) };
                 self.add_token(start, end, id, logprob);
-                self.feed(characters.as_bytes(), Class::Ordinary);
+                // A stop sequence ends the count of tokens where it stands, so each is looked at by itself.
+                if !self.machine.gate.is_open() {
+                    self.feed_characters();
+                }
             }
             OutputPiece::Special(special, spelling) => {
+                self.feed_characters();
                 self.flush_hold();
                 let start = self.entered();
                 let is_shown =
@@ -87,7 +132,18 @@ impl OutputParser {
                 self.special(special, spelling);
             }
         }
-        self.drain(events);
+    }
+
+    /// Feeds what ordinary tokens have gathered.
+    fn feed_characters(&mut self) {
+        if self.characters.is_empty() {
+            return;
+        }
+        let mut characters = std::mem::take(&mut self.characters);
+        self.feed(characters.as_bytes(), Class::Ordinary);
+        characters.clear();
+        characters.shrink_to(KEPT);
+        self.characters = characters;
     }
 
     /// Takes text of a backend that gives no ids; `token_count` is added to the usage. Ignored after the end.
@@ -98,7 +154,13 @@ impl OutputParser {
         self.output += token_count;
         self.has_text |= !text.is_empty();
         self.flush_hold();
+        let start = self.entered();
+        self.machine.guard.get_or_insert_with(|| Box::new(self.lexer.guard())).is_reading_text = true;
         self.feed(text.as_bytes(), Class::Text);
+        let end = self.entered();
+        if let Some(guard) = &mut self.machine.guard {
+            guard.cover(start..end);
+        }
         self.drain(events);
     }
 
@@ -144,9 +206,8 @@ impl OutputParser {
 
     /// A character that was begun will not be completed.
     fn flush_hold(&mut self) {
-        let mut characters = String::new();
-        self.hold.flush(&mut characters);
-        self.feed(characters.as_bytes(), Class::Ordinary);
+        self.hold.flush(&mut self.characters);
+        self.feed_characters();
     }
 
     fn special(&mut self, special: OutputSpecial, spelling: &str) {
@@ -193,6 +254,7 @@ impl OutputParser {
             let (now, later) = rest.split_at(plain.max(1));
             if plain > 0 {
                 self.lexer.skip(plain, class);
+                self.machine.broken = Broken::default();
                 self.machine.text(now);
             } else {
                 self.byte(now[0], class);
@@ -243,6 +305,7 @@ impl OutputParser {
                     }
                 }
             }
+            self.machine.forget_thinking_mark(mark, length);
         }
         self.machine.cursor += length as u64;
         self.machine.limit_regions();
@@ -256,25 +319,37 @@ impl OutputParser {
         if let Some(offset) = self.machine.reasoning_end.take() {
             self.reasoning = Some(self.tokens.count_before(offset));
         }
-        for step in std::mem::take(&mut self.machine.steps) {
+        let mut steps = std::mem::take(&mut self.machine.steps);
+        for step in steps.drain(..) {
             match step {
-                Step::Reasoning(run) => events.extend(self.delta(&run).map(Event::Reasoning)),
-                Step::Text(run) => events.extend(self.delta(&run).map(Event::Text)),
+                Step::Reasoning(run) => {
+                    let shown = self.machine.guard.as_mut().map(|guard| guard.reasoning(&run));
+                    events.extend(self.delta(run, shown).map(Event::Reasoning));
+                }
+                Step::Text(run) => {
+                    let may_end_thinking = self.machine.json.is_some();
+                    let shown = self.machine.guard.as_mut().map(|guard| guard.content(&run, may_end_thinking));
+                    events.extend(self.delta(run, shown).map(Event::Text));
+                }
                 Step::Arguments { index, fragment } => events.push(Event::CallArguments { index, fragment }),
                 Step::Event(event) => events.push(event),
             }
         }
-        self.tokens.forget(self.machine.decided());
+        self.machine.steps = steps;
+        let decided = self.machine.decided();
+        self.tokens.forget(decided);
+        if let Some(guard) = &mut self.machine.guard {
+            guard.forget(decided);
+        }
     }
 
-    fn delta(&mut self, run: &Run) -> Option<Delta> {
-        if run.is_empty() {
-            return None;
-        }
+    /// The text of a run, or what the guard left of it, with its log probabilities.
+    fn delta(&mut self, run: Run, shown: Option<String>) -> Option<Delta> {
         let mut logprobs = Vec::new();
         for range in run.ranges() {
             self.tokens.show(range, &mut logprobs);
         }
-        Some(Delta { text: String::from_utf8_lossy(run.bytes()).into_owned(), logprobs })
+        let text = shown.unwrap_or_else(|| run.into_text());
+        (!text.is_empty() || !logprobs.is_empty()).then_some(Delta { text, logprobs })
     }
 }

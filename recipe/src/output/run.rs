@@ -12,16 +12,31 @@ pub(super) struct Run {
     buffer: Vec<u8>,
     /// Bytes of `buffer` that were taken from the front already.
     taken: usize,
-    ranges: VecDeque<Range<u64>>,
+    /// Where the first bytes stood, which are all of them nearly always.
+    first: Option<Range<u64>>,
+    /// Where the others stood; only after a first.
+    others: VecDeque<Range<u64>>,
 }
 
 impl Run {
+    /// An empty run that writes into the memory of a text.
+    pub(super) fn with_memory(mut text: String) -> Self {
+        text.clear();
+        Self { buffer: text.into_bytes(), ..Self::default() }
+    }
+
+    /// The run as text, in the same memory; what is no text becomes U+FFFD.
+    pub(super) fn into_text(mut self) -> String {
+        self.buffer.drain(..self.taken);
+        text(self.buffer)
+    }
+
     pub(super) fn bytes(&self) -> &[u8] {
         &self.buffer[self.taken..]
     }
 
     pub(super) fn ranges(&self) -> impl Iterator<Item = &Range<u64>> {
-        self.ranges.iter()
+        self.first.iter().chain(&self.others)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -58,14 +73,14 @@ impl Run {
     pub(super) fn move_front(&mut self, count: usize, target: &mut Run) {
         let mut left = count;
         while left > 0 {
-            let Some(range) = self.ranges.front_mut() else { break };
+            let Some(range) = &mut self.first else { break };
             let here = usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(left);
             let at = range.start;
             target.push(&self.buffer[self.taken..self.taken + here], at);
             self.taken += here;
             range.start += here as u64;
             if range.start == range.end {
-                self.ranges.pop_front();
+                self.first = self.others.pop_front();
             }
             left -= here;
         }
@@ -80,11 +95,11 @@ impl Run {
         let mut surplus = self.len().saturating_sub(len) as u64;
         self.buffer.truncate(self.taken + len);
         while surplus > 0 {
-            let Some(range) = self.ranges.back_mut() else { break };
+            let Some(range) = self.others.back_mut().or(self.first.as_mut()) else { break };
             let here = (range.end - range.start).min(surplus);
             range.end -= here;
-            if range.start == range.end {
-                self.ranges.pop_back();
+            if range.start == range.end && self.others.pop_back().is_none() {
+                self.first = None;
             }
             surplus -= here;
         }
@@ -93,13 +108,14 @@ impl Run {
     pub(super) fn clear(&mut self) {
         self.buffer.clear();
         self.taken = 0;
-        self.ranges.clear();
+        self.first = None;
+        self.others.clear();
     }
 
     /// Stretches that stood together in the output, each with its offset.
     pub(super) fn segments(&self) -> impl Iterator<Item = (&[u8], u64)> {
         let mut rest = self.bytes();
-        self.ranges.iter().map(move |range| {
+        self.ranges().map(move |range| {
             let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(rest.len());
             let (here, later) = rest.split_at(length);
             rest = later;
@@ -109,10 +125,16 @@ impl Run {
 
     fn cover(&mut self, at: u64, length: usize) {
         let end = at + length as u64;
-        match self.ranges.back_mut() {
+        match self.others.back_mut().or(self.first.as_mut()) {
             Some(range) if range.end == at => range.end = end,
-            _ if length > 0 => self.ranges.push_back(at..end),
-            _ => {}
+            _ if length == 0 => {}
+            Some(_) => self.others.push_back(at..end),
+            None => self.first = Some(at..end),
         }
     }
+}
+
+/// Bytes as text, in the same memory; what is no text becomes U+FFFD.
+pub(super) fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }

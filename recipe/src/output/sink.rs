@@ -21,7 +21,7 @@ impl Machine {
     pub(super) fn emit(&mut self, bytes: &[u8], at: u64) {
         if self.stage == Stage::Reasoning {
             if !self.is_finished {
-                reasoning_run(&mut self.steps).push(bytes, at);
+                reasoning_run(&mut self.steps, &mut self.spare).push(bytes, at);
             }
         } else if self.invoke.as_ref().is_some_and(|invoke| invoke.started) {
             self.deferred.push(bytes, at);
@@ -33,7 +33,7 @@ impl Machine {
     /// Sends on text of the answer.
     pub(super) fn content(&mut self, bytes: &[u8], at: u64) {
         if let Some(region) = self.regions.last_mut() {
-            return text_run(&mut region.side).push(bytes, at);
+            return text_run(&mut region.side, &mut String::new()).push(bytes, at);
         }
         if self.is_finished {
             return;
@@ -74,7 +74,7 @@ impl Machine {
         if self.is_finished {
             return;
         }
-        let Some(sequence) = self.gate.push(bytes, at, text_run(&mut self.steps)) else { return };
+        let Some(sequence) = self.gate.push(bytes, at, text_run(&mut self.steps, &mut self.spare)) else { return };
         let finish = match self.cut {
             Some(reason) => Finish { reason, stop_sequence: None },
             None if self.calls > 0 => {
@@ -87,10 +87,10 @@ impl Machine {
     }
 }
 
-/// The text at the end of `steps`.
-pub(super) fn text_run(steps: &mut Vec<Step>) -> &mut Run {
+/// The text at the end of `steps`; a new one takes the memory of `spare`.
+fn text_run<'s>(steps: &'s mut Vec<Step>, spare: &mut String) -> &'s mut Run {
     if !matches!(steps.last(), Some(Step::Text(_))) {
-        steps.push(Step::Text(Run::default()));
+        steps.push(Step::Text(Run::with_memory(std::mem::take(spare))));
     }
     match steps.last_mut() {
         Some(Step::Text(run)) => run,
@@ -101,13 +101,13 @@ pub(super) fn text_run(steps: &mut Vec<Step>) -> &mut Run {
 /// Appends text that may be empty.
 pub(super) fn append_text(steps: &mut Vec<Step>, run: Run) {
     if !run.is_empty() {
-        text_run(steps).append(run);
+        text_run(steps, &mut String::new()).append(run);
     }
 }
 
-fn reasoning_run(steps: &mut Vec<Step>) -> &mut Run {
+fn reasoning_run<'s>(steps: &'s mut Vec<Step>, spare: &mut String) -> &'s mut Run {
     if !matches!(steps.last(), Some(Step::Reasoning(_))) {
-        steps.push(Step::Reasoning(Run::default()));
+        steps.push(Step::Reasoning(Run::with_memory(std::mem::take(spare))));
     }
     match steps.last_mut() {
         Some(Step::Reasoning(run)) => run,

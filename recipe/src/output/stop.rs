@@ -40,6 +40,10 @@ impl StopGate {
 
     /// Takes text and appends to `out` what is decided. The sequence is returned as soon as one is complete.
     pub(super) fn push(&mut self, bytes: &[u8], at: u64, out: &mut Run) -> Option<&str> {
+        if self.is_open() {
+            out.push(bytes, at);
+            return None;
+        }
         let mut place = 0;
         while place < bytes.len() {
             if self.node == Node::ROOT {

@@ -2,14 +2,14 @@
 //!
 //! Owns no state of its own. Reasoning ends at its mark, or at a complete call (see `region`).
 
-use super::lexer::Broken;
+use super::lexer::{Broken, Mark};
 use super::machine::{Handled, Machine, Stage};
 use super::region::{Mode, Region};
 
 impl Machine {
     /// The end mark of thinking, outside of values; `length` bytes were recorded of it.
     pub(super) fn end_thinking(&mut self, length: usize) -> Handled {
-        if self.regions.first().is_some_and(Region::is_in_reasoning) {
+        if self.holds_reasoning() {
             self.decide_reasoning(length);
             return Handled::Again;
         }
@@ -30,10 +30,21 @@ impl Machine {
             if self.regions.is_empty() {
                 self.restart_gate();
             }
-            self.unrecord(length);
             self.lead = false;
         }
         Handled::Done
+    }
+
+    /// Takes back a mark of `length` bytes that was recorded: if what is held turns out to be text, the mark is none of it.
+    pub(super) fn forget_thinking_mark(&mut self, mark: Mark, length: usize) {
+        if mark == Mark::ThinkingEnd || mark == Mark::ThinkingStart && self.holds_reasoning() {
+            self.unrecord(length);
+        }
+    }
+
+    /// Whether reasoning is held that may be a call.
+    pub(super) fn holds_reasoning(&self) -> bool {
+        self.regions.first().is_some_and(Region::is_in_reasoning)
     }
 
     /// Reasoning ends while a call in it is held: the call counts only if it is complete.
@@ -44,7 +55,6 @@ impl Machine {
         let held = self.regions.first();
         let is_call = held.is_some_and(|region| region.mode == Mode::Fence && region.has_calls(self.calls));
         if is_call && self.invoke.is_none() {
-            self.unrecord(length);
             self.fence.leave();
             self.commit();
         } else {

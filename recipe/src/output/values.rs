@@ -8,6 +8,7 @@
 use super::calls::Invoke;
 use super::json_mode::Scanner;
 use super::machine::{Machine, Origin, State};
+use super::matcher::Node;
 use super::region::HOLD_LIMIT;
 use super::run::Run;
 use super::sink::Step;
@@ -23,6 +24,8 @@ pub(super) struct Value {
     text: Vec<u8>,
     /// Whether the value so far ends with a newline: there a complete parameter tag ends a value that was not closed.
     pub(super) after_newline: bool,
+    /// Where the value stands in the spelling of a control token.
+    spelled: Node,
 }
 
 #[derive(Debug)]
@@ -41,6 +44,7 @@ enum Kind {
 #[derive(Debug, Default)]
 pub(super) struct Object {
     text: Run,
+    spelled: Node,
     scanner: Scanner,
     members: usize,
 }
@@ -56,8 +60,8 @@ impl Machine {
     pub(super) fn begin_parameter(&mut self, tag: &Tag) {
         self.start_call();
         self.after_tag();
+        let name = self.name_in(tag);
         let Some(invoke) = &mut self.invoke else { return };
-        let name = tag.attribute("name").map(|(name, _)| name);
         let is_text = tag.attribute("string").is_some_and(|(value, quoted)| quoted && value == "true");
         let kind = match name {
             _ if invoke.is_muted() => Kind::Muted,
@@ -69,13 +73,15 @@ impl Machine {
             name => Kind::Dropped { name: name.unwrap_or_default() },
         };
         let text = if matches!(kind, Kind::Raw) { vec![b'['] } else { Vec::new() };
-        self.state = State::Value(Value { kind, text, after_newline: false });
+        self.state = State::Value(Value { kind, text, after_newline: false, spelled: Node::ROOT });
     }
 
     /// Takes text of the open value.
     pub(super) fn value_text(&mut self, bytes: &[u8]) {
         let State::Value(value) = &mut self.state else { return };
         value.after_newline = bytes.ends_with(b"\n");
+        let kept = self.guard.as_ref().map(|guard| guard.part(bytes, &mut value.spelled));
+        let bytes = kept.as_deref().unwrap_or(bytes);
         match value.kind {
             Kind::Muted => {}
             Kind::Text | Kind::Dropped { .. } => value.text.extend_from_slice(bytes),
@@ -95,9 +101,12 @@ impl Machine {
     /// Sends on what the open value has gathered.
     pub(super) fn settle_value(&mut self) {
         let (State::Value(value) | State::Tag(_, Origin::Value(value))) = &mut self.state else { return };
-        if matches!(value.kind, Kind::Text) {
-            let text = std::mem::take(&mut value.text);
-            self.push_arguments(escaped(&text));
+        if matches!(value.kind, Kind::Text) && !value.text.is_empty() {
+            let mut fragment = std::mem::take(&mut self.spare);
+            fragment.clear();
+            json::escape_into(&String::from_utf8_lossy(&value.text), &mut fragment);
+            value.text.clear();
+            self.push_arguments(fragment);
         }
     }
 
@@ -105,7 +114,8 @@ impl Machine {
     pub(super) fn end_value(&mut self, value: Value) {
         match value.kind {
             Kind::Text => {
-                let mut fragment = escaped(&value.text);
+                let mut fragment = String::with_capacity(value.text.len() + 2);
+                json::escape_into(&String::from_utf8_lossy(&value.text), &mut fragment);
                 fragment.push('"');
                 self.push_arguments(fragment);
             }
@@ -133,6 +143,8 @@ impl Machine {
     /// Takes text of the open object.
     pub(super) fn object_text(&mut self, bytes: &[u8], at: u64) {
         let State::Object(object) = &mut self.state else { return };
+        let kept = self.guard.as_ref().map(|guard| guard.part(bytes, &mut object.spelled));
+        let bytes = kept.as_deref().unwrap_or(bytes);
         object.text.push(bytes, at);
         let mut is_complete = false;
         for &byte in bytes {
@@ -173,15 +185,6 @@ fn label(invoke: &mut Invoke, name: String, is_text: bool) -> String {
     label.push_str(if is_text { ": \"" } else { ": " });
     invoke.seen.insert(name);
     label
-}
-
-/// `text` as it stands inside a JSON string.
-fn escaped(text: &[u8]) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    json::write_string(&String::from_utf8_lossy(text), &mut out);
-    out.pop();
-    out.remove(0);
-    out
 }
 
 /// A value held as `[` and its text: the text if it is one JSON value, else a string of it.

@@ -2,9 +2,7 @@
 //!
 //! Owns how bodies are spelled: compact, members in the order given. Costs one pass over what is written.
 
-use std::fmt::Write as _;
-
-use crate::json::{Value, write_compact};
+use crate::json::{Value, escape_line_ends_into, write_compact};
 
 /// An object under construction: one call per member, in wire order.
 pub(in crate::protocol) struct ObjectWriter<'out> {
@@ -68,9 +66,7 @@ impl ObjectWriter<'_> {
 
     /// A member that is a whole number.
     pub(in crate::protocol) fn number(&mut self, key: &str, number: u64) {
-        self.value(key, |out| {
-            let _ = write!(out, "{number}");
-        });
+        self.value(key, |out| write_number(number, out));
     }
 
     /// A member that is an object.
@@ -114,7 +110,7 @@ pub(in crate::protocol) fn write_json(value: &Value<'_>, out: &mut String) {
         let (plain, tail) = rest.split_at(place);
         out.push_str(plain);
         let length = tail.chars().next().map_or(0, char::len_utf8);
-        write_escape(&tail[..length], out);
+        escape_line_ends_into(&tail[..length], out);
         rest = &tail[length..];
     }
     out.push_str(rest);
@@ -126,38 +122,24 @@ pub(in crate::protocol) fn write_json(value: &Value<'_>, out: &mut String) {
 /// read server-sent events with a text line splitter would break the frame there.
 pub(in crate::protocol) fn write_text(text: &str, out: &mut String) {
     out.push('"');
-    let bytes = text.as_bytes();
-    let mut written = 0;
-    for (place, &byte) in bytes.iter().enumerate() {
-        let length = match byte {
-            b'"' | b'\\' | 0..0x20 => 1,
-            0xC2 if bytes[place + 1] == 0x85 => 2,
-            0xE2 if bytes[place + 1] == 0x80 && matches!(bytes[place + 2], 0xA8 | 0xA9) => 3,
-            _ => continue,
-        };
-        out.push_str(&text[written..place]);
-        written = place + length;
-        write_escape(&text[place..written], out);
-    }
-    out.push_str(&text[written..]);
+    escape_line_ends_into(text, out);
     out.push('"');
 }
 
-fn write_escape(character: &str, out: &mut String) {
-    match character {
-        "\"" => out.push_str("\\\""),
-        "\\" => out.push_str("\\\\"),
-        "\n" => out.push_str("\\n"),
-        "\r" => out.push_str("\\r"),
-        "\t" => out.push_str("\\t"),
-        "\u{8}" => out.push_str("\\b"),
-        "\u{c}" => out.push_str("\\f"),
-        other => {
-            for character in other.chars() {
-                let _ = write!(out, "\\u{:04x}", u32::from(character));
-            }
+/// Appends a whole number.
+pub(in crate::protocol) fn write_number(mut number: u64, out: &mut String) {
+    // As many digits as the largest has.
+    let mut digits = [b'0'; 20];
+    let mut first = digits.len() - 1;
+    loop {
+        digits[first] += u8::try_from(number % 10).unwrap_or_default();
+        number /= 10;
+        if number == 0 {
+            break;
         }
+        first -= 1;
     }
+    out.push_str(std::str::from_utf8(&digits[first..]).unwrap_or_default());
 }
 
 #[cfg(test)]
@@ -170,6 +152,15 @@ mod tests {
         let mut out = String::new();
         write_text("a\u{85}\u{2028}\u{2029}\u{2027}“é\u{1}\n\"\\", &mut out);
         assert_eq!(out, "\"a\\u0085\\u2028\\u2029\u{2027}“é\\u0001\\n\\\"\\\\\"");
+    }
+
+    #[test]
+    fn numbers_have_their_digits() {
+        for number in [0, 7, 10, 109, u64::MAX] {
+            let mut out = String::new();
+            write_number(number, &mut out);
+            assert_eq!(out, number.to_string());
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod fold;
 pub(super) mod json_object;
 pub(super) mod logprobs;
 pub(super) mod open_ai_error;
+pub(super) mod template;
 mod usage;
 pub(super) mod writer;
 

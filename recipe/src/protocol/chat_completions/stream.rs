@@ -1,6 +1,6 @@
 //! Chat Completions: events → chunks.
 //!
-//! Owns the shape of a chunk. Keeps no state per choice: indexes stand in the events. Costs one frame per event.
+//! Owns the shape of a chunk, and of each choice the chunk of its latest text. Costs one frame per event.
 
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use crate::event::{Delta, Event, Finish};
 use crate::protocol::Usage;
 use crate::protocol::answer::json_object::{ObjectWriter, continue_object, write_array, write_object};
 use crate::protocol::answer::logprobs::LogprobPrinter;
+use crate::protocol::answer::template::{Holes, Template};
 use crate::protocol::answer::writer::{Answer, Choice, Writer};
 use crate::protocol::sse::{write_comment, write_frame};
 use crate::protocol::{AnswerConfig, Block};
@@ -23,6 +24,17 @@ pub(in crate::protocol) struct ChatCompletionsWriter {
     pub(super) fingerprint: Option<String>,
     /// The members that all chunks of the stream begin with.
     head: String,
+    /// The chunks of text, one for each choice.
+    templates: Vec<Template<Text>>,
+}
+
+/// What the text of a chunk is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Text {
+    Reasoning,
+    Content,
+    /// Of the arguments of a call.
+    Arguments(usize),
 }
 
 /// What a chunk says of the usage.
@@ -38,7 +50,9 @@ enum ChunkUsage {
 impl ChatCompletionsWriter {
     /// A writer for `config`.
     pub(in crate::protocol) fn new(config: AnswerConfig, tokenizer: Option<Arc<Tokenizer>>) -> Self {
-        Self { config, logprobs: LogprobPrinter::new(tokenizer), fingerprint: None, head: String::new() }
+        let templates = (0..config.choices.max(1)).map(|_| Template::new()).collect();
+        let logprobs = LogprobPrinter::new(tokenizer);
+        Self { config, logprobs, fingerprint: None, head: String::new(), templates }
     }
 
     /// The first members of a chunk or of a response.
@@ -62,6 +76,34 @@ impl ChatCompletionsWriter {
         });
     }
 
+    /// A chunk with nothing but text.
+    fn text(&mut self, choice: usize, kind: Text, text: &str, out: &mut String) {
+        let mut templates = std::mem::take(&mut self.templates);
+        let render = |holes: &mut Holes, frame: &mut String| {
+            let delta = |delta: &mut ObjectWriter<'_>| match kind {
+                Text::Reasoning => {
+                    delta.null("content");
+                    holes.text("reasoning_content", delta);
+                }
+                Text::Content => {
+                    holes.text("content", delta);
+                    if self.config.thinking {
+                        delta.null("reasoning_content");
+                    }
+                }
+                Text::Arguments(index) => write_call(delta, |members| {
+                    members.number("index", index as u64);
+                    members.object("function", |function| holes.text("arguments", function));
+                }),
+            };
+            self.delta(choice, delta, frame);
+        };
+        if let Some(template) = templates.get_mut(choice) {
+            template.write(kind, (text, 0), render, out);
+        }
+        self.templates = templates;
+    }
+
     /// A chunk of one choice that goes on.
     fn delta(&self, choice: usize, delta: impl FnOnce(&mut ObjectWriter<'_>), out: &mut String) {
         self.delta_with_logprobs(choice, delta, |choice| choice.null("logprobs"), out);
@@ -79,10 +121,7 @@ impl ChatCompletionsWriter {
         self.chunk(choices, &usage, out);
     }
 
-    fn write_passage(&self, list: &str, passage: &Delta, choice: &mut ObjectWriter<'_>) {
-        if passage.logprobs.is_empty() {
-            return choice.null("logprobs");
-        }
+    fn write_logprobs(&self, list: &str, passage: &Delta, choice: &mut ObjectWriter<'_>) {
         choice.object("logprobs", |lists| lists.value(list, |out| self.logprobs.write(&passage.logprobs, out)));
     }
 
@@ -144,19 +183,25 @@ impl Writer for ChatCompletionsWriter {
 
     fn event(&mut self, event: &Event, choice: Choice<'_>, out: &mut String) {
         match event {
+            Event::Reasoning(passage) if passage.logprobs.is_empty() => {
+                self.text(choice.index, Text::Reasoning, &passage.text, out);
+            }
+            Event::Text(passage) if passage.logprobs.is_empty() => {
+                self.text(choice.index, Text::Content, &passage.text, out);
+            }
             Event::Reasoning(passage) => self.delta_with_logprobs(
                 choice.index,
                 |delta| {
                     delta.null("content");
                     delta.string("reasoning_content", &passage.text);
                 },
-                |choice| self.write_passage("reasoning_content", passage, choice),
+                |choice| self.write_logprobs("reasoning_content", passage, choice),
                 out,
             ),
             Event::Text(passage) => self.delta_with_logprobs(
                 choice.index,
                 |delta| self.write_content(&passage.text, delta),
-                |choice| self.write_passage("content", passage, choice),
+                |choice| self.write_logprobs("content", passage, choice),
                 out,
             ),
             Event::CallStart { index, .. } => {
@@ -173,11 +218,7 @@ impl Writer for ChatCompletionsWriter {
                 self.delta(choice.index, |delta| write_call(delta, start), out);
             }
             Event::CallArguments { index, fragment } => {
-                let more = |members: &mut ObjectWriter<'_>| {
-                    members.number("index", *index as u64);
-                    members.object("function", |function| function.string("arguments", fragment));
-                };
-                self.delta(choice.index, |delta| write_call(delta, more), out);
+                self.text(choice.index, Text::Arguments(*index), fragment, out);
             }
             Event::CallEnd { .. } | Event::CallParameterDropped { .. } | Event::Finish(_) => {}
         }

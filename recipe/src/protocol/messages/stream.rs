@@ -12,6 +12,7 @@ use crate::history::Recorder;
 use crate::protocol::AnswerConfig;
 use crate::protocol::Usage;
 use crate::protocol::answer::json_object::ObjectWriter;
+use crate::protocol::answer::template::{Holes, Template};
 use crate::protocol::answer::writer::{Answer, Choice, Writer};
 use crate::protocol::sse::write_named_frame;
 use crate::protocol::{Block, Fold};
@@ -23,12 +24,14 @@ pub(in crate::protocol) struct MessagesWriter {
     /// Place of the block whose end was not yet written.
     open: Option<usize>,
     pinged: bool,
+    /// The deltas of the block of this place.
+    template: Template<usize>,
 }
 
 impl MessagesWriter {
     /// A writer for `config`.
     pub(in crate::protocol) fn new(config: AnswerConfig) -> Self {
-        Self { config, open: None, pinged: false }
+        Self { config, open: None, pinged: false, template: Template::new() }
     }
 
     /// The signature of reasoning: its record, if there is one. The answer's id is not secret and proves nothing: clients
@@ -59,7 +62,7 @@ impl MessagesWriter {
     fn close(&mut self, fold: &Fold, out: &mut String) {
         let Some(place) = self.open.take() else { return };
         if matches!(fold.blocks().get(place), Some(Block::Reasoning(_))) {
-            write_delta(place, "signature_delta", "signature", &self.signature(Some(fold)), out);
+            write_delta(place, "signature_delta", |delta| delta.string("signature", &self.signature(Some(fold))), out);
         }
         write_stop_frame(place, out);
     }
@@ -67,7 +70,10 @@ impl MessagesWriter {
     fn delta(&mut self, fold: &Fold, kind: &str, member: &str, text: &str, out: &mut String) {
         self.turn_to_last(fold, out);
         if let Some(place) = self.open.filter(|_| !text.is_empty()) {
-            write_delta(place, kind, member, text, out);
+            let render = |holes: &mut Holes, frame: &mut String| {
+                write_delta(place, kind, |delta| holes.text(member, delta), frame);
+            };
+            self.template.write(place, (text, 0), render, out);
         }
     }
 }
@@ -104,12 +110,12 @@ fn write_stop_frame(place: usize, out: &mut String) {
     write_named_frame(out, "content_block_stop", |data| data.number("index", place as u64));
 }
 
-fn write_delta(place: usize, kind: &str, member: &str, text: &str, out: &mut String) {
+fn write_delta(place: usize, kind: &str, content: impl FnOnce(&mut ObjectWriter<'_>), out: &mut String) {
     write_named_frame(out, "content_block_delta", |data| {
         data.number("index", place as u64);
         data.object("delta", |members| {
             members.string("type", kind);
-            members.string(member, text);
+            content(members);
         });
     });
 }

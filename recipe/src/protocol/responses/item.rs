@@ -36,6 +36,16 @@ impl ItemKind {
             ItemKind::CustomToolCall => "ctc",
         }
     }
+
+    /// Name of the event that brings more of the item's text.
+    pub(super) fn delta_name(self) -> &'static str {
+        match self {
+            ItemKind::Reasoning => "response.reasoning_text.delta",
+            ItemKind::Message => "response.output_text.delta",
+            ItemKind::FunctionCall => "response.function_call_arguments.delta",
+            ItemKind::CustomToolCall => "response.custom_tool_call_input.delta",
+        }
+    }
 }
 
 /// How much of an item is printed.

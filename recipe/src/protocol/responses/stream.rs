@@ -14,6 +14,7 @@ use crate::protocol::AnswerConfig;
 use crate::protocol::Usage;
 use crate::protocol::answer::json_object::ObjectWriter;
 use crate::protocol::answer::logprobs::LogprobPrinter;
+use crate::protocol::answer::template::{Holes, Template};
 use crate::protocol::answer::writer::{Answer, Choice, Writer};
 use crate::protocol::sse::{write_comment, write_named_frame};
 use crate::protocol::{Block, Fold};
@@ -26,6 +27,8 @@ pub(in crate::protocol) struct ResponsesWriter {
     pub(super) logprobs: LogprobPrinter,
     sequence: u64,
     open: Option<OpenItem>,
+    /// The deltas of the item of this place.
+    template: Template<usize>,
 }
 
 /// The item whose end was not yet written.
@@ -41,7 +44,7 @@ struct OpenItem {
 impl ResponsesWriter {
     /// A writer for `config`.
     pub(in crate::protocol) fn new(config: AnswerConfig, tokenizer: Option<Arc<Tokenizer>>) -> Self {
-        Self { config, logprobs: LogprobPrinter::new(tokenizer), sequence: 0, open: None }
+        Self { config, logprobs: LogprobPrinter::new(tokenizer), sequence: 0, open: None, template: Template::new() }
     }
 
     /// A frame with the next sequence number.
@@ -169,14 +172,33 @@ impl ResponsesWriter {
             open.input.push(fragment, &mut text);
             return self.input_delta(open, &text, out);
         }
-        let delta = |_: &Self, data: &mut ObjectWriter<'_>| data.string("delta", fragment);
-        self.call_frame("response.function_call_arguments.delta", open, delta, out);
+        self.delta(open, fragment, out);
+    }
+
+    /// A frame with nothing but text of the open item, which is no custom tool's call.
+    fn delta(&mut self, open: &OpenItem, text: &str, out: &mut String) {
+        let render = |holes: &mut Holes, frame: &mut String| {
+            write_named_frame(frame, open.kind.delta_name(), |data| {
+                data.string("item_id", &open.id);
+                data.number("output_index", open.place as u64);
+                if open.kind != ItemKind::FunctionCall {
+                    data.number("content_index", 0);
+                }
+                holes.text("delta", data);
+                if open.kind == ItemKind::Message {
+                    data.json("logprobs", "[]");
+                }
+                holes.number("sequence_number", data);
+            });
+        };
+        self.template.write(open.place, (text, self.sequence), render, out);
+        self.sequence += 1;
     }
 
     fn input_delta(&mut self, open: &OpenItem, text: &str, out: &mut String) {
         if !text.is_empty() {
             let delta = |_: &Self, data: &mut ObjectWriter<'_>| data.string("delta", text);
-            self.call_frame("response.custom_tool_call_input.delta", open, delta, out);
+            self.call_frame(open.kind.delta_name(), open, delta, out);
         }
     }
 }
@@ -196,16 +218,14 @@ impl Writer for ResponsesWriter {
         }
         let Some(mut open) = self.open.take() else { return };
         match event {
-            Event::Reasoning(passage) => {
-                let delta = |_: &Self, data: &mut ObjectWriter<'_>| data.string("delta", &passage.text);
-                self.text_frame("response.reasoning_text.delta", &open, delta, out);
-            }
+            Event::Reasoning(passage) => self.delta(&open, &passage.text, out),
+            Event::Text(passage) if passage.logprobs.is_empty() => self.delta(&open, &passage.text, out),
             Event::Text(passage) => {
                 let delta = |this: &Self, data: &mut ObjectWriter<'_>| {
                     data.string("delta", &passage.text);
                     data.value("logprobs", |out| this.logprobs.write(&passage.logprobs, out));
                 };
-                self.text_frame("response.output_text.delta", &open, delta, out);
+                self.text_frame(open.kind.delta_name(), &open, delta, out);
             }
             Event::CallArguments { fragment, .. } => self.arguments_delta(&mut open, fragment, out),
             Event::CallStart { .. } | Event::CallEnd { .. } | Event::CallParameterDropped { .. } | Event::Finish(_) => {

@@ -1,14 +1,23 @@
-//! Cost of reading hostile outputs, in nanoseconds per byte at two sizes: the two numbers of a line should be alike.
+//! What outputs cost. First a table of hostile ones: nanoseconds per byte of the parser at two sizes, which should be alike.
+//! Then whole answers, from ids or text to a protocol's bytes: time and peak memory at a size and at twice the size, which
+//! should double.
 //!
 //! `cargo run --release -p recipe --example output_cost`
 
 #![allow(clippy::print_stdout, clippy::cast_precision_loss, clippy::format_collect, reason = "an example prints")]
+#![allow(clippy::expect_used, reason = "an example stops at what cannot be")]
+
+mod allocator;
+mod answers;
 
 use std::hint::black_box;
 use std::time::Duration;
 
 use recipe::event::{BackendFinish, Event};
 use recipe::output::{InitialStage, OutputParser, OutputPiece, ParsingOptions};
+
+#[global_allocator]
+static ALLOCATOR: allocator::Counting = allocator::Counting;
 
 type Make = fn(usize) -> String;
 
@@ -45,6 +54,7 @@ const CASES: &[(&str, bool, Make)] = &[
     ("fenced calls", false, |n| "```\n".to_owned() + &format!("{CALL}{END}\n").repeat(n / 100)),
     ("call in reasoning", true, |n| format!("{CALL}{STRING}{}</｜DSML｜parameter>{END}", "y".repeat(n))),
     ("stop starts", false, |n| "aaab".repeat(n / 4)),
+    ("nested spellings", false, |n| "<｜end▁of".repeat(n / 27) + &"▁sentence｜>".repeat(n / 29)),
 ];
 
 fn main() {
@@ -62,6 +72,7 @@ fn main() {
             costs[0], costs[3], costs[1], costs[4], costs[2], costs[5]
         );
     }
+    answers::print();
 }
 
 fn cost(output: &str, reasons: bool, feed: fn(&mut OutputParser, &str, &mut Vec<Event>)) -> f64 {
