@@ -112,8 +112,8 @@ def hostile_bodies(good: dict[str, Any]) -> dict[str, bytes]:
     }
     for value in (None, 7, {"a": 1}, True):
         bodies[f"{field}: {value}"] = json.dumps({**good, field: value}).encode()
-    for value in (7, [1], {"a": 1}):
-        bodies[f"model: {value}"] = json.dumps({**good, "model": value}).encode()
+    for wrong in ([1], {"a": 1}):
+        bodies[f"model: {wrong}"] = json.dumps({**good, "model": wrong}).encode()
     return bodies
 
 
