@@ -31,10 +31,12 @@ FUZZ_RUSTFLAGS := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-co
 	-Cllvm-args=-sanitizer-coverage-trace-compares
 FUZZ_TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)/fuzz
 FUZZ_RUN = $(FUZZ_TARGET_DIR)/$(FUZZ_HOST)/release
+FUZZ_HTTP_VENV := .venv-fuzz
 # A second to load a tokenizer, generous memory; anything slower or larger is a finding.
 FUZZ_OPTIONS := -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
 
-.PHONY: help setup serve test test-rust test-python test-agents check format build bench fuzz fuzz-build fuzz-check clean tools
+.PHONY: help setup serve test test-rust test-python test-agents check format build bench fuzz fuzz-build fuzz-check fuzz-http \
+	clean tools
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -99,8 +101,16 @@ fuzz-check: fuzz-build ## Build all fuzz targets and run each for 20 seconds
 		grep -E '^stat::(number_of_executed_units|peak_rss_mb)' $(FUZZ_TARGET_DIR)/$$target.log; \
 	done
 
+fuzz-http: $(INSTALLED) $(FUZZ_HTTP_VENV)/bin/st ## Fuzz the HTTP server: make fuzz-http SECONDS=600
+	$(BIN)/python fuzz/server/search.py $(abspath $(FUZZ_HTTP_VENV))/bin/st $(or $(SECONDS),600)
+
+# Apart from the project's own environment: it only speaks HTTP to the server.
+$(FUZZ_HTTP_VENV)/bin/st:
+	$(PYTHON) -m venv $(FUZZ_HTTP_VENV)
+	$(FUZZ_HTTP_VENV)/bin/pip install "schemathesis==4.32.5"
+
 clean: ## Remove all that was built or installed here
-	rm -rf $(VENV) target dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(FUZZ_HTTP_VENV) target dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	rm -rf tests/agents/node_modules
 	rm -rf fuzz/target fuzz/artifacts recipe-py/python/deepseek_recipe/*.so
 

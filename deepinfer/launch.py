@@ -80,6 +80,7 @@ def resolve_config(settings: ServeSettings) -> ServerConfig:
         keep_alive_seconds=settings.keep_alive_seconds,
         shutdown_seconds=settings.shutdown_seconds,
         history_key=None if settings.history_key is None else _history_key(settings.history_key),
+        show_tool_errors=settings.show_tool_errors,
         stored_responses=settings.stored_responses,
         stored_response_bytes=settings.stored_response_bytes,
         log_prompts=settings.log_prompts,

@@ -157,6 +157,12 @@ class ServeSettings:
         default_words="off",
         secret=True,
     )
+    show_tool_errors: bool = _setting(
+        False,
+        Group.ANSWERS,
+        "show the model which tool results of Messages are errors (is_error); its own service does not",
+        kind=Kind.SWITCH,
+    )
     stored_responses: int = _setting(
         1000,
         Group.ANSWERS,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
@@ -74,7 +73,7 @@ class ScriptedEngine:
         """End a request now; its stream ends with `FinishReason.ABORT`. Unknown ids are ignored."""
         replay = self._replays.pop(request_id, None)
         if replay is not None:
-            replay.aborted.set()
+            replay.abort()
 
     def describe(self) -> ModelDescription:
         """Describe the model the scripts stand for."""
@@ -101,7 +100,8 @@ class _Replay:
         replays: WeakValueDictionary[str, _Replay],
         prefixes: PrefixCache[None],
     ) -> None:
-        self.aborted = asyncio.Event()
+        self._aborted = False
+        self._waiter: asyncio.Future[None] | None = None
         self._script = script
         self._token_ids = script.token_ids[: request.sampling.max_tokens]
         self._request = request
@@ -117,7 +117,7 @@ class _Replay:
         if self._ended:
             raise StopAsyncIteration
         await self._pause()
-        if self.aborted.is_set():
+        if self._aborted:
             self._leave()
             return StepOutput(token_ids=(), finish_reason=FinishReason.ABORT)
         start, self._place = self._place, self._place + self._script.tokens_per_step
@@ -129,6 +129,12 @@ class _Replay:
             finish_reason=self._finish_reason() if self._ended else None,
             cached_tokens=cached_tokens,
         )
+
+    def abort(self) -> None:
+        """End the request; the next output says so."""
+        self._aborted = True
+        if self._waiter is not None:
+            _wake(self._waiter)
 
     async def aclose(self) -> None:
         """End the request if it has not ended."""
@@ -142,7 +148,7 @@ class _Replay:
 
     def _leave(self) -> None:
         self._ended = True
-        if not self.aborted.is_set():
+        if not self._aborted:
             del self._replays[self._request.request_id]
         if self._place > 0:
             # A model never computes the last token of an answer.
@@ -154,8 +160,19 @@ class _Replay:
         return FinishReason.LENGTH if cut else self._script.finish_reason
 
     async def _pause(self) -> None:
-        if self._script.delay_seconds > 0:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self.aborted.wait(), self._script.delay_seconds)
-        else:
+        if self._script.delay_seconds <= 0 or self._aborted:
             await asyncio.sleep(0)
+            return
+        # One timer: a wait with a timeout would make a task for every token.
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        timer = loop.call_later(self._script.delay_seconds, _wake, self._waiter)
+        try:
+            await self._waiter
+        finally:
+            timer.cancel()
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

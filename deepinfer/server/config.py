@@ -26,6 +26,7 @@ class ServerConfig:
     `keep_alive_seconds`: silence after which a stream carries a comment, so that proxies keep it open.
     `shutdown_seconds`: how long running answers may go on after a signal to stop.
     `history_key`: secret of token-faithful history; None switches it off.
+    `show_tool_errors`: whether the model sees `is_error` of tool results.
     `stored_responses`, `stored_response_bytes`: bounds of what is kept of Responses; 0 responses keep none.
     `log_prompts`: whether the log holds the text of prompts and answers.
     `serves_constraints`: whether the engine keeps answers to a schema; if not, such requests are refused.
@@ -47,6 +48,7 @@ class ServerConfig:
     keep_alive_seconds: float = 10.0
     shutdown_seconds: float = 30.0
     history_key: bytes | None = field(default=None, repr=False)
+    show_tool_errors: bool = False
     stored_responses: int = 1000
     stored_response_bytes: int = 256 * MEBIBYTE
     log_prompts: bool = False

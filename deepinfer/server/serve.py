@@ -80,6 +80,8 @@ async def serve(engine: Engine, config: ServerConfig, listener: socket.socket) -
             log_config=None,
             access_log=False,
             server_header=False,
+            # Nothing here asks where a client is.
+            proxy_headers=False,
             ws="none",
             http=BoundedHttpProtocol,
             backlog=_BACKLOG,

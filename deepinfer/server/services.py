@@ -105,7 +105,11 @@ def build_services(engine: Engine, config: ServerConfig) -> Services:
     @lru_cache(_ALIASES_KEPT)
     def options(alias: str) -> recipe.Options:
         names = [alias] if alias else config.model_names
-        return recipe.Options(models=dict.fromkeys(names, version), history_key=config.history_key)
+        return recipe.Options(
+            models=dict.fromkeys(names, version),
+            history_key=config.history_key,
+            show_tool_errors=config.show_tool_errors,
+        )
 
     store = None
     if config.stored_responses:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from typing import Any
 
 import httpx
@@ -60,6 +61,130 @@ def test_bad_body_is_refused_with_a_reason(scripted_server: ServerProcess, name:
     response = scripted_server.http.post(CHAT, content=body, headers=headers, timeout=30)
     assert 400 <= response.status_code < 500
     assert words.lower() in error_of(response)["message"].lower()
+    assert_still_answers(scripted_server)
+
+
+# Every path that takes a body, with one that it accepts.
+GOOD: dict[str, dict[str, Any]] = {
+    CHAT: chat_body("Hello"),
+    "/v1/responses": {"model": "deepinfer-tiny", "input": "Hello"},
+    "/v1/messages": chat_body("Hello", max_tokens=9),
+    "/v1/completions": {"model": "deepinfer-tiny", "prompt": "Hello"},
+    "/v1/messages/count_tokens": chat_body("Hello"),
+    "/v1/responses/input_tokens": {"model": "deepinfer-tiny", "input": "Hello"},
+    "/tokenize": {"prompt": "Hello"},
+    "/detokenize": {"tokens": [5, 6]},
+}
+DEEP = 100_000
+
+
+def deep(body: dict[str, Any], opening: bytes, closing: bytes) -> bytes:
+    """A good body with one more member, nested far deeper than anybody needs."""
+    member = b',"extra":' + opening * DEEP + b"0" + closing * DEEP + b"}"
+    return json.dumps(body).encode()[:-1] + member
+
+
+def hostile_bodies(good: dict[str, Any]) -> dict[str, bytes]:
+    """Bodies to be refused, made from a good one."""
+    data = json.dumps(good).encode()
+    field = next(name for name in good if name != "model")
+    bodies = {
+        "empty": b"",
+        "cut": data[:-5],
+        "deep arrays": deep(good, b"[", b"]"),
+        "deep objects": deep(good, b'{"a":', b"}"),
+        "unclosed": b'{"a":' * DEEP,
+        "huge name": b'{"model": "' + b"x" * 3_000_000 + b'"}',
+        "not UTF-8": data[:-1] + b',"user": "\xff"}',
+        "lone surrogate": data[:-1] + b',"model": "\\ud800"}',
+        "UTF-16": data.decode().encode("utf-16"),
+        "byte order mark": b"\xef\xbb\xbf" + data,
+        "two documents": data + data,
+        "NaN": data[:-1] + b',"temperature": NaN}',
+        "infinite": data[:-1] + b',"temperature": -Infinity}',
+        "comment": b"/* */" + data,
+        "trailing comma": data[:-1] + b",}",
+        "NUL": data.replace(b"{", b"{\x00", 1),
+        "array": b"[]",
+        "text": b'"x"',
+        "nothing": b"null",
+        "number": b"1e999",
+    }
+    for value in (None, 7, {"a": 1}, True):
+        bodies[f"{field}: {value}"] = json.dumps({**good, field: value}).encode()
+    for wrong in ([1], {"a": 1}):
+        bodies[f"model: {wrong}"] = json.dumps({**good, "model": wrong}).encode()
+    return bodies
+
+
+def assert_refused(path: str, response: httpx.Response) -> None:
+    """A 4xx in the protocol's own envelope that does not tell how the server is made."""
+    assert 400 <= response.status_code < 500
+    content = response.json()
+    assert (content.get("type") == "error") == ("/messages" in path)
+    assert content["error"]["message"] and "Traceback" not in response.text and len(response.content) < 10_000
+
+
+@pytest.mark.parametrize("path", GOOD)
+def test_no_path_is_harmed_by_any_body(scripted_server: ServerProcess, path: str) -> None:
+    headers = {"content-type": "application/json"}
+    for name, body in hostile_bodies(GOOD[path]).items():
+        response = scripted_server.http.post(path, content=body, headers=headers, timeout=30)
+        assert response.status_code != 200, f"{name} was accepted"
+        assert_refused(path, response)
+    assert scripted_server.http.post(path, json=GOOD[path]).status_code == 200
+
+
+@pytest.mark.parametrize("path", [*GOOD, "/v1/responses/resp_1/cancel", "/nowhere"])
+def test_no_path_is_harmed_by_how_a_body_comes(scripted_server: ServerProcess, path: str) -> None:
+    head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    chunked = head + "transfer-encoding: chunked\r\n\r\n"
+    for request in (
+        chunked + "zz\r\n{}\r\n0\r\n\r\n",
+        chunked + "5\r\n{}\r\n0\r\n\r\n",
+        chunked + "ffffffffffffffffff\r\n{}",
+        chunked + "-1\r\n{}\r\n",
+        head + "content-length: -1\r\n\r\n{}",
+        head + "content-length: 2\r\ncontent-length: 3\r\n\r\n{}x",
+        head + "content-length: 99999999999999999999999\r\n\r\n{}",
+        head.replace("HTTP/1.1", "HTTP/9.9") + "\r\n",
+    ):
+        with scripted_server.connect() as connection:
+            connection.sendall(request.encode())
+            connection.shutdown(socket.SHUT_WR)
+            answer = b"".join(iter(lambda: connection.recv(65536), b""))
+        assert not answer or 400 <= int(answer.split(b" ", 2)[1]) < 500
+    for headers in ({"content-type": "text/plain"}, {"content-encoding": "zstd"}):
+        response = scripted_server.http.post(path, content=b"{}", headers=headers)
+        assert 400 <= response.status_code < 500
+    assert_still_answers(scripted_server)
+
+
+@pytest.mark.parametrize("path", GOOD)
+def test_a_body_of_50_megabytes_is_refused(scripted_server: ServerProcess, path: str) -> None:
+    response = scripted_server.http.post(
+        path, content=b" " * 50_000_000, headers={"content-type": "application/json"}, timeout=30
+    )
+    assert response.status_code == 413
+    assert_refused(path, response)
+
+
+ODD_PATHS = (
+    "/v1/models/%00",
+    "/v1/models/%ff",
+    "/v1/models/" + "x" * 20_000,
+    "/v1/responses/..%2f..%2fetc",
+    "/%e2%28%a1",
+)
+
+
+@pytest.mark.parametrize("path", ODD_PATHS, ids=lambda path: path[:30])
+def test_odd_paths_are_not_found(scripted_server: ServerProcess, path: str) -> None:
+    for method in ("GET", "POST", "DELETE"):
+        with scripted_server.connect() as connection:
+            connection.sendall(f"{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".encode())
+            answer = b"".join(iter(lambda: connection.recv(65536), b""))
+        assert int(answer.split(b" ", 2)[1]) in (404, 405)
     assert_still_answers(scripted_server)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -13,7 +14,7 @@ import pytest
 
 import deepseek_recipe as recipe
 from deepinfer.backends.scripted import Script, ScriptedEngine
-from deepinfer.core import Engine, ModelDescription, OutputStream, Request, StepOutput
+from deepinfer.core import Engine, Health, ModelDescription, OutputStream, Request, StepOutput
 from deepinfer.errors import EngineError
 from deepinfer.server.app import build_application
 from deepinfer.server.config import ServerConfig
@@ -237,3 +238,45 @@ async def test_with_a_history_key_the_model_gets_its_own_tokens_back() -> None:
 
 def holds(ids: list[int], part: list[int]) -> bool:
     return any(ids[place : place + len(part)] == part for place in range(len(ids)))
+
+
+class BusyEngine(ScriptedEngine):
+    """An engine in whose queue many wait."""
+
+    def health(self) -> Health:
+        return replace(super().health(), waiting=50)
+
+
+async def test_a_long_queue_turns_requests_away_in_each_protocols_words() -> None:
+    engine = BusyEngine(lambda request: Script(token_ids=ANSWER), MODEL)
+    async with client_of(engine, max_waiting=50) as client:
+        chat = await client.post(CHAT, json=body())
+        messages = await client.post("/v1/messages", json=body(max_tokens=9))
+    assert (chat.status_code, chat.json()["error"]["code"]) == (503, "engine_overloaded")
+    assert (messages.status_code, messages.json()["error"]["type"]) == (529, "overloaded_error")
+    assert chat.headers["retry-after"] == messages.headers["retry-after"] == "1"
+    async with client_of(engine, max_waiting=51) as client:
+        response = await client.post(CHAT, json=body())
+    assert (response.status_code, response.headers["x-deepinfer-queue-position"]) == (200, "50")
+
+
+async def test_a_server_about_to_end_is_well_but_not_ready() -> None:
+    engine = ScriptedEngine(lambda request: Script(token_ids=ANSWER), MODEL)
+    await engine.start()
+    services = build_services(engine, ServerConfig(model_names=("m",)))
+    transport = httpx.ASGITransport(build_application(services))
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        assert (await client.get("/ready")).status_code == 200
+        services.live.draining = True
+        assert (await client.get("/ready")).status_code == 503
+        assert (await client.get("/health")).status_code == 200
+
+
+async def test_a_response_that_fails_in_the_background_says_why() -> None:
+    engine = FailingEngine(EngineError("the engine broke", code="engine_failed"), fails_at=0)
+    async with client_of(engine) as client:
+        found = (await client.post("/v1/responses", json={"model": "m", "input": "x", "background": True})).json()
+        while found["status"] in ("queued", "in_progress"):
+            await asyncio.sleep(0.01)
+            found = (await client.get(f"/v1/responses/{found['id']}")).json()
+    assert (found["status"], found["background"], found["error"]["message"]) == ("failed", True, "the engine broke")

@@ -48,6 +48,7 @@ MOVING = [id for id, row in ROWS.items() if row["kind"] in ("serve", "engine") a
 
 
 @pytest.mark.parametrize("id", MOVING)
+@pytest.mark.timeout(300)
 def test_serve_and_engine_case(id: str) -> None:
     assert case_rows.check(ROWS[id]) is None
 
