@@ -7,27 +7,31 @@ finds all of them in its cache. Without one it does not, as the answer's text ha
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.agents.conftest import HISTORY_KEY, MODEL, AgentServer, StartAgentServer, run_agent
+from tests.agents.conftest import HISTORY_KEY, AgentServer, StartAgentServer, run_agent
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(400)]
+PAGE = Path(__file__).parents[2] / "docs" / "agents.md"
 TASK = "What does hello.txt say?"
 
 
+def documented(language: str, url: str) -> str:
+    """The set-up that the documentation tells users to write, for a server at `url`."""
+    found = re.search(rf"^```{language}\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return found.group(1).replace("http://127.0.0.1:8000", url)
+
+
 def run_claude_code(url: str, folder: Path, home: Path) -> str:
-    environment = {
-        "HOME": str(home),
-        "ANTHROPIC_BASE_URL": url,
-        "ANTHROPIC_API_KEY": "test",
-        "ANTHROPIC_MODEL": MODEL,
-        "ANTHROPIC_SMALL_FAST_MODEL": MODEL,
-        "DISABLE_TELEMETRY": "1",
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-    }
+    settings = dict(re.findall(r"(ANTHROPIC_\w+)=(\S+)", documented("sh", url)))
+    assert len(settings) == 4
+    quiet = {"DISABLE_TELEMETRY": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
+    environment = {"HOME": str(home), **settings, **quiet}
     command = ["claude", "-p", TASK, "--allowedTools", "Bash(cat:*)", "--output-format", "json"]
     report = json.loads(run_agent(command, folder=folder, environment=environment))
     assert (report["subtype"], report["num_turns"]) == ("success", 2)
@@ -36,9 +40,7 @@ def run_claude_code(url: str, folder: Path, home: Path) -> str:
 
 
 def run_codex(url: str, folder: Path, home: Path) -> str:
-    configuration = [f'model = "{MODEL}"', 'model_provider = "local"', "[model_providers.local]", 'name = "local"']
-    configuration += [f'base_url = "{url}/v1"', 'wire_api = "responses"', 'env_key = "LOCAL_KEY"']
-    (home / "config.toml").write_text("\n".join(configuration))
+    (home / "config.toml").write_text(documented("toml", url))
     environment = {"HOME": str(home), "CODEX_HOME": str(home), "LOCAL_KEY": "test"}
     command = ["codex", "exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", TASK]
     return run_agent(command, folder=folder, environment=environment)
