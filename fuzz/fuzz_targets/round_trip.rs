@@ -100,8 +100,8 @@ fn compare(turn: &Turn, blocks: &[Block]) {
     let (mut reasoning, mut content, mut calls) = (String::new(), String::new(), Vec::new());
     for block in blocks {
         match block {
-            Block::Reasoning(delta) => reasoning.push_str(&delta.text),
-            Block::Text(delta) => content.push_str(&delta.text),
+            Block::Reasoning(passage) => reasoning.push_str(&passage.text()),
+            Block::Text(passage) => content.push_str(&passage.text()),
             Block::Call(call) => calls.push((call.name.clone(), call.arguments.clone())),
         }
     }

@@ -106,8 +106,9 @@ pub fn check_spellings(decoder: &Decoder) {
         assert!(!response.contains(spelling), "{response}");
     }
     for block in decoder.fold(0).map(Fold::blocks).unwrap_or_default() {
-        if let Block::Reasoning(block) = block {
-            assert!(!block.text.contains("</think>") && !block.text.contains("<think>"), "{response}");
+        if let Block::Reasoning(passage) = block {
+            let text = passage.text();
+            assert!(!text.contains("</think>") && !text.contains("<think>"), "{response}");
         }
     }
 }

@@ -76,14 +76,15 @@ impl Decoder {
     /// dropped, since a backend may be a step ahead of a stop sequence. On an error nothing was taken.
     pub fn push(&mut self, ids: &[u32], logprobs: Option<Vec<TokenLogprob>>, choice: usize) -> Result<Vec<u8>, Error> {
         let mut out = String::with_capacity(FRAME);
-        self.push_to(ids, logprobs, choice, &mut out)?;
+        self.push_to(ids.iter().copied(), logprobs, choice, &mut out)?;
         Ok(out.into_bytes())
     }
 
-    /// As [`Decoder::push`], but appends the bytes, all of them text, to memory of the caller's.
+    /// As [`Decoder::push`], but takes ids from anywhere and appends the bytes, all of them text, to memory of the caller's.
+    /// The ids are gone through twice or more; one that is unknown only the second time is left out.
     pub fn push_to(
         &mut self,
-        ids: &[u32],
+        ids: impl ExactSizeIterator<Item = u32> + Clone,
         logprobs: Option<Vec<TokenLogprob>>,
         choice: usize,
         out: &mut String,
@@ -95,10 +96,10 @@ impl Decoder {
         if count != ids.len() {
             return Err(Error::new(ErrorCode::LogprobsMismatch, "", &[("found", &count), ("expected", &ids.len())]));
         }
-        if let Some(id) = ids.iter().find(|id| tokenizer.piece(**id).is_none()) {
-            return Err(Error::new(ErrorCode::UnknownToken, "", &[("found", id)]));
+        if let Some(id) = ids.clone().find(|id| tokenizer.piece(*id).is_none()) {
+            return Err(Error::new(ErrorCode::UnknownToken, "", &[("found", &id)]));
         }
-        let pieces = ids.iter().filter_map(|&id| Some((id, piece(tokenizer, &self.spellings, id)?)));
+        let pieces = ids.filter_map(|id| Some((id, piece(tokenizer, &self.spellings, id)?)));
         if let Some(recorder) = self.reading.answer.recorder(choice) {
             for (id, piece) in pieces.clone() {
                 recorder.push(id, mark(piece));

@@ -17,6 +17,7 @@ pub(crate) fn escape_line_ends_into(text: &str, out: &mut String) {
 }
 
 fn escape<const LINE_ENDS: bool>(text: &str, out: &mut String) {
+    out.reserve(text.len());
     let bytes = text.as_bytes();
     let (mut written, mut place) = (0, 0);
     while let Some(plain) = plain_length::<LINE_ENDS>(&bytes[place..]) {
@@ -32,27 +33,33 @@ fn escape<const LINE_ENDS: bool>(text: &str, out: &mut String) {
         };
         out.push_str(&text[written..place]);
         written = place + length;
-        write_escape(&text[place..written], out);
+        match short(bytes[place]) {
+            Some(letter) => {
+                out.push('\\');
+                out.push(letter);
+            }
+            None => {
+                for character in text[place..written].chars() {
+                    let _ = write!(out, "\\u{:04x}", u32::from(character));
+                }
+            }
+        }
         place = written;
     }
     out.push_str(&text[written..]);
 }
 
-fn write_escape(character: &str, out: &mut String) {
-    match character.as_bytes() {
-        b"\"" => out.push_str("\\\""),
-        b"\\" => out.push_str("\\\\"),
-        b"\n" => out.push_str("\\n"),
-        b"\r" => out.push_str("\\r"),
-        b"\t" => out.push_str("\\t"),
-        [0x08] => out.push_str("\\b"),
-        [0x0c] => out.push_str("\\f"),
-        _ => {
-            for character in character.chars() {
-                let _ = write!(out, "\\u{:04x}", u32::from(character));
-            }
-        }
-    }
+/// The letter of an escape that has one.
+fn short(byte: u8) -> Option<char> {
+    Some(match byte {
+        b'"' | b'\\' => char::from(byte),
+        b'\n' => 'n',
+        b'\r' => 'r',
+        b'\t' => 't',
+        0x08 => 'b',
+        0x0c => 'f',
+        _ => return None,
+    })
 }
 
 /// Number of bytes before the first that may have to be escaped; `None` if there is none.
@@ -61,7 +68,7 @@ fn plain_length<const LINE_ENDS: bool>(bytes: &[u8]) -> Option<usize> {
     for (index, word) in words.iter().enumerate() {
         let word = u64::from_le_bytes(*word);
         let mut marked = below(word, b' ') | equal(word, b'"') | equal(word, b'\\');
-        if LINE_ENDS {
+        if LINE_ENDS && word & HIGH != 0 {
             marked |= equal(word, 0xC2) | equal(word, 0xE2);
         }
         if marked != 0 {
@@ -115,8 +122,8 @@ mod tests {
                 prop_assert_eq!(serde_json::from_str::<String>(&format!("\"{escaped}\"")).unwrap(), &*text);
                 prop_assert!(!escaped.contains(|character| character < ' '));
             }
-            let has_separators = escaped(&text)[1].contains(['\u{85}', '\u{2028}', '\u{2029}']);
-            prop_assert!(!has_separators);
+            let has_line_end = escaped(&text)[1].contains(['\u{85}', '\u{2028}', '\u{2029}']);
+            prop_assert!(!has_line_end);
         }
     }
 }

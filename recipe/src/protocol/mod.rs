@@ -12,7 +12,7 @@ mod sse;
 use crate::error::Error;
 use crate::json::Value;
 
-pub use answer::{AnswerConfig, AnswerWriter, Block, Call, Fold, Usage};
+pub use answer::{AnswerConfig, AnswerWriter, Block, Call, Fold, Passage, Usage};
 pub(crate) use request::Stored;
 pub use request::{Lookup, Prepared, ReadOptions, ServerTools};
 pub(crate) use responses::reference;

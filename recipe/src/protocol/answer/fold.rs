@@ -4,8 +4,9 @@
 //! Owns one choice's blocks. Must not know any protocol. Costs amortised constant time per event.
 
 use super::call_ids::CallIds;
-use crate::event::{Delta, Event, Finish};
+use crate::event::{Delta, Event, Finish, TokenLogprob};
 use crate::history::Recorder;
+use crate::json::{self, Value, escape_line_ends_into};
 
 /// What one choice said so far.
 #[derive(Debug, Clone)]
@@ -14,6 +15,8 @@ pub struct Fold {
     finish: Option<Finish>,
     thinking: bool,
     reasoned: bool,
+    /// Where the latest text begins in its passage.
+    latest: usize,
     call_ids: CallIds,
     recorder: Option<Recorder>,
 }
@@ -22,11 +25,39 @@ pub struct Fold {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Block {
     /// Reasoning.
-    Reasoning(Delta),
+    Reasoning(Passage),
     /// Answer text.
-    Text(Delta),
+    Text(Passage),
     /// A tool call.
     Call(Call),
+}
+
+/// Reasoning or text without a break. It is kept as JSON spells it: so it is printed, and by some protocols again and again.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Passage {
+    json: String,
+    /// One entry per visible token.
+    pub logprobs: Vec<TokenLogprob>,
+}
+
+impl Passage {
+    /// The text. Costs a pass over it.
+    pub fn text(&self) -> String {
+        match json::parse(format!("\"{}\"", self.json).as_bytes()) {
+            Ok(Value::String(text)) => text.into_owned(),
+            _ => unreachable!("an escaped text is JSON"),
+        }
+    }
+
+    /// The text as it stands inside a JSON string.
+    pub(in crate::protocol) fn json(&self) -> &str {
+        &self.json
+    }
+
+    fn append(&mut self, delta: &Delta) {
+        escape_line_ends_into(&delta.text, &mut self.json);
+        self.logprobs.extend_from_slice(&delta.logprobs);
+    }
 }
 
 /// A tool call.
@@ -48,7 +79,7 @@ impl Fold {
     /// Nothing said yet in choice `choice`.
     pub(in crate::protocol) fn new(thinking: bool, seed: &[u8], choice: usize, recorder: Option<Recorder>) -> Self {
         let call_ids = CallIds::new(seed, choice);
-        Self { blocks: Vec::new(), finish: None, thinking, reasoned: false, call_ids, recorder }
+        Self { blocks: Vec::new(), finish: None, thinking, reasoned: false, latest: 0, call_ids, recorder }
     }
 
     /// What gathers the ids, if they are recorded.
@@ -80,7 +111,7 @@ impl Fold {
 
     /// Opens a block of reasoning before there is any.
     pub(in crate::protocol) fn open_reasoning(&mut self) {
-        self.blocks.push(Block::Reasoning(Delta::default()));
+        self.blocks.push(Block::Reasoning(Passage::default()));
     }
 
     /// Takes an event; the last block is then the one it belongs to. False if a client sees nothing of it.
@@ -89,17 +120,17 @@ impl Fold {
             Event::Reasoning(delta) | Event::Text(delta) if delta.text.is_empty() && delta.logprobs.is_empty() => false,
             Event::Reasoning(delta) => {
                 self.reasoned |= !delta.text.is_empty();
-                match self.blocks.last_mut() {
-                    Some(Block::Reasoning(whole)) => append(whole, delta),
-                    _ => self.blocks.push(Block::Reasoning(delta.clone())),
+                if !matches!(self.blocks.last(), Some(Block::Reasoning(_))) {
+                    self.open_reasoning();
                 }
+                self.append(delta);
                 true
             }
             Event::Text(delta) => {
-                match self.blocks.last_mut() {
-                    Some(Block::Text(whole)) => append(whole, delta),
-                    _ => self.blocks.push(Block::Text(delta.clone())),
+                if !matches!(self.blocks.last(), Some(Block::Text(_))) {
+                    self.blocks.push(Block::Text(Passage::default()));
                 }
+                self.append(delta);
                 true
             }
             Event::CallStart { index, name } => {
@@ -128,6 +159,21 @@ impl Fold {
         }
     }
 
+    /// The text of the latest event, as it stands inside a JSON string.
+    pub(in crate::protocol) fn latest_json(&self) -> &str {
+        match self.blocks.last() {
+            Some(Block::Reasoning(passage) | Block::Text(passage)) => &passage.json[self.latest..],
+            _ => "",
+        }
+    }
+
+    fn append(&mut self, delta: &Delta) {
+        if let Some(Block::Reasoning(passage) | Block::Text(passage)) = self.blocks.last_mut() {
+            self.latest = passage.json.len();
+            passage.append(delta);
+        }
+    }
+
     fn start_call(&mut self, index: usize, name: &str) {
         let id = self.call_ids.id(index, self.thinking && !self.reasoned);
         let (name, arguments) = (name.to_owned(), String::new());
@@ -141,9 +187,4 @@ impl Fold {
             _ => None,
         }
     }
-}
-
-fn append(whole: &mut Delta, delta: &Delta) {
-    whole.text.push_str(&delta.text);
-    whole.logprobs.extend_from_slice(&delta.logprobs);
 }

@@ -56,6 +56,17 @@ impl ObjectWriter<'_> {
         self.value(key, |out| write_text(text, out));
     }
 
+    /// A member that is a string, escaped already.
+    pub(in crate::protocol) fn escaped<'a>(&mut self, key: &str, pieces: impl IntoIterator<Item = &'a str>) {
+        self.value(key, |out| {
+            out.push('"');
+            for piece in pieces {
+                out.push_str(piece);
+            }
+            out.push('"');
+        });
+    }
+
     /// A member that is a string, or `null`.
     pub(in crate::protocol) fn optional_string(&mut self, key: &str, text: Option<&str>) {
         match text {

@@ -27,7 +27,7 @@ use crate::json::Value;
 use crate::tokenizer::Tokenizer;
 use writer::{Answer, Choice, Writer};
 
-pub use fold::{Block, Call, Fold};
+pub use fold::{Block, Call, Fold, Passage};
 pub use usage::Usage;
 
 /// What an answer repeats of its request, and what the server chose for it.

@@ -1,10 +1,8 @@
 //! Frames of which many follow each other and differ in one text, and perhaps in a number.
 //!
-//! Owns the frame as it was rendered last, without what differs. A frame then costs two or three copies and the escaping of
-//! its text; rendering each member by member took four times as long (`cargo bench --bench decode`).
+//! Owns the frame as it was rendered last, without what differs. A frame then costs three or four copies; rendering each member by member took four times as long (`cargo bench --bench decode`).
 
 use super::json_object::{ObjectWriter, write_number};
-use crate::json::escape_line_ends_into;
 
 /// A frame with holes. `Key` tells frames apart whose other members differ.
 #[derive(Debug)]
@@ -43,12 +41,13 @@ impl<Key: PartialEq> Template<Key> {
         Self { key: None, frame: String::new(), holes: Holes::default() }
     }
 
-    /// Appends the frame of `key` with its text and number. `render` writes the frame with its holes, if it was not the
-    /// last one.
+    /// Appends the frame of `key` with its number and the text that `text` writes, escaped. `render` writes the frame with
+    /// its holes, if it was not the last one.
     pub(in crate::protocol) fn write(
         &mut self,
         key: Key,
-        (text, number): (&str, u64),
+        number: u64,
+        text: impl FnOnce(&mut String),
         render: impl FnOnce(&mut Holes, &mut String),
         out: &mut String,
     ) {
@@ -60,7 +59,7 @@ impl<Key: PartialEq> Template<Key> {
         }
         let (before, after) = self.frame.split_at(self.holes.text);
         out.push_str(before);
-        escape_line_ends_into(text, out);
+        text(out);
         let Some(place) = self.holes.number else { return out.push_str(after) };
         let (before, after) = after.split_at(place - self.holes.text);
         out.push_str(before);

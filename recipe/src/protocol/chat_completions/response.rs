@@ -1,12 +1,12 @@
 //! Chat Completions: folds → the response that is not streamed, and the words that both forms use.
 
 use super::stream::ChatCompletionsWriter;
-use crate::event::{Delta, FinishReason, TokenLogprob};
+use crate::event::{FinishReason, TokenLogprob};
 use crate::history::Recorder;
 use crate::protocol::Usage;
 use crate::protocol::answer::json_object::{ObjectWriter, write_object};
 use crate::protocol::answer::writer::Answer;
-use crate::protocol::{Block, Call, Fold};
+use crate::protocol::{Block, Call, Fold, Passage};
 
 /// The word for the end of a choice.
 pub(super) fn finish_word(reason: FinishReason) -> &'static str {
@@ -61,9 +61,9 @@ fn write_choice(writer: &ChatCompletionsWriter, index: usize, fold: &Fold, out: 
 
 fn write_message(thinking: bool, fold: &Fold, message: &mut ObjectWriter<'_>) {
     message.string("role", "assistant");
-    message.string("content", &joined(texts(fold)));
+    message.escaped("content", texts(fold).map(Passage::json));
     if thinking || reasonings(fold).next().is_some() {
-        message.string("reasoning_content", &joined(reasonings(fold)));
+        message.escaped("reasoning_content", reasonings(fold).map(Passage::json));
     }
     if calls(fold).next().is_some() {
         message.array("tool_calls", calls(fold), write_call);
@@ -104,14 +104,14 @@ fn write_logprobs(writer: &ChatCompletionsWriter, fold: &Fold, choice: &mut Obje
     });
 }
 
-fn texts(fold: &Fold) -> impl Iterator<Item = &Delta> {
+fn texts(fold: &Fold) -> impl Iterator<Item = &Passage> {
     fold.blocks().iter().filter_map(|block| match block {
         Block::Text(text) => Some(text),
         _ => None,
     })
 }
 
-fn reasonings(fold: &Fold) -> impl Iterator<Item = &Delta> {
+fn reasonings(fold: &Fold) -> impl Iterator<Item = &Passage> {
     fold.blocks().iter().filter_map(|block| match block {
         Block::Reasoning(reasoning) => Some(reasoning),
         _ => None,
@@ -125,10 +125,6 @@ fn calls(fold: &Fold) -> impl Iterator<Item = &Call> {
     })
 }
 
-fn joined<'a>(passages: impl Iterator<Item = &'a Delta>) -> String {
-    passages.map(|passage| passage.text.as_str()).collect()
-}
-
-fn entries<'a>(passages: impl Iterator<Item = &'a Delta>) -> Vec<&'a TokenLogprob> {
+fn entries<'a>(passages: impl Iterator<Item = &'a Passage>) -> Vec<&'a TokenLogprob> {
     passages.flat_map(|passage| &passage.logprobs).collect()
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::response::{finish_word, write_record, write_response, write_usage};
 use crate::error::Error;
 use crate::event::{Delta, Event, Finish};
+use crate::json::escape_line_ends_into;
 use crate::protocol::Usage;
 use crate::protocol::answer::json_object::{ObjectWriter, continue_object, write_array, write_object};
 use crate::protocol::answer::logprobs::LogprobPrinter;
@@ -76,8 +77,8 @@ impl ChatCompletionsWriter {
         });
     }
 
-    /// A chunk with nothing but text.
-    fn text(&mut self, choice: usize, kind: Text, text: &str, out: &mut String) {
+    /// A chunk with nothing but text, which `text` writes escaped.
+    fn text(&mut self, choice: usize, kind: Text, text: impl FnOnce(&mut String), out: &mut String) {
         let mut templates = std::mem::take(&mut self.templates);
         let render = |holes: &mut Holes, frame: &mut String| {
             let delta = |delta: &mut ObjectWriter<'_>| match kind {
@@ -99,7 +100,7 @@ impl ChatCompletionsWriter {
             self.delta(choice, delta, frame);
         };
         if let Some(template) = templates.get_mut(choice) {
-            template.write(kind, (text, 0), render, out);
+            template.write(kind, 0, text, render, out);
         }
         self.templates = templates;
     }
@@ -182,12 +183,13 @@ impl Writer for ChatCompletionsWriter {
     }
 
     fn event(&mut self, event: &Event, choice: Choice<'_>, out: &mut String) {
+        let latest = |out: &mut String| out.push_str(choice.fold.latest_json());
         match event {
             Event::Reasoning(passage) if passage.logprobs.is_empty() => {
-                self.text(choice.index, Text::Reasoning, &passage.text, out);
+                self.text(choice.index, Text::Reasoning, latest, out);
             }
             Event::Text(passage) if passage.logprobs.is_empty() => {
-                self.text(choice.index, Text::Content, &passage.text, out);
+                self.text(choice.index, Text::Content, latest, out);
             }
             Event::Reasoning(passage) => self.delta_with_logprobs(
                 choice.index,
@@ -218,6 +220,7 @@ impl Writer for ChatCompletionsWriter {
                 self.delta(choice.index, |delta| write_call(delta, start), out);
             }
             Event::CallArguments { index, fragment } => {
+                let fragment = |out: &mut String| escape_line_ends_into(fragment, out);
                 self.text(choice.index, Text::Arguments(*index), fragment, out);
             }
             Event::CallEnd { .. } | Event::CallParameterDropped { .. } | Event::Finish(_) => {}

@@ -80,12 +80,12 @@ fn write_block(block: &Block, signature: &str, members: &mut ObjectWriter<'_>) {
     match block {
         Block::Reasoning(reasoning) => {
             members.string("type", "thinking");
-            members.string("thinking", &reasoning.text);
+            members.escaped("thinking", [reasoning.json()]);
             members.string("signature", signature);
         }
         Block::Text(text) => {
             members.string("type", "text");
-            members.string("text", &text.text);
+            members.escaped("text", [text.json()]);
         }
         Block::Call(call) => {
             members.string("type", "tool_use");

@@ -9,6 +9,7 @@ use super::response::{write_message, write_record_block, write_stop, write_usage
 use crate::error::Error;
 use crate::event::{Event, Finish};
 use crate::history::Recorder;
+use crate::json::escape_line_ends_into;
 use crate::protocol::AnswerConfig;
 use crate::protocol::Usage;
 use crate::protocol::answer::json_object::ObjectWriter;
@@ -67,13 +68,14 @@ impl MessagesWriter {
         write_stop_frame(place, out);
     }
 
-    fn delta(&mut self, fold: &Fold, kind: &str, member: &str, text: &str, out: &mut String) {
+    /// A frame with text of the last block, escaped already.
+    fn delta(&mut self, fold: &Fold, kind: &str, member: &str, text: impl FnOnce(&mut String), out: &mut String) {
         self.turn_to_last(fold, out);
-        if let Some(place) = self.open.filter(|_| !text.is_empty()) {
+        if let Some(place) = self.open {
             let render = |holes: &mut Holes, frame: &mut String| {
                 write_delta(place, kind, |delta| holes.text(member, delta), frame);
             };
-            self.template.write(place, (text, 0), render, out);
+            self.template.write(place, 0, text, render, out);
         }
     }
 }
@@ -137,11 +139,14 @@ impl Writer for MessagesWriter {
 
     fn event(&mut self, event: &Event, choice: Choice<'_>, out: &mut String) {
         let fold = choice.fold;
+        let latest = |out: &mut String| out.push_str(fold.latest_json());
         match event {
-            Event::Reasoning(passage) => self.delta(fold, "thinking_delta", "thinking", &passage.text, out),
-            Event::Text(passage) => self.delta(fold, "text_delta", "text", &passage.text, out),
+            Event::Reasoning(passage) | Event::Text(passage) if passage.text.is_empty() => self.turn_to_last(fold, out),
+            Event::Reasoning(_) => self.delta(fold, "thinking_delta", "thinking", latest, out),
+            Event::Text(_) => self.delta(fold, "text_delta", "text", latest, out),
             Event::CallStart { .. } => self.turn_to_last(fold, out),
             Event::CallArguments { fragment, .. } => {
+                let fragment = |out: &mut String| escape_line_ends_into(fragment, out);
                 self.delta(fold, "input_json_delta", "partial_json", fragment, out);
             }
             // Clients start a tool when its block stops.

@@ -4,10 +4,10 @@
 
 use super::custom_input::CustomInput;
 use super::stream::ResponsesWriter;
-use crate::event::{Delta, FinishReason, TokenLogprob};
+use crate::event::{FinishReason, TokenLogprob};
 use crate::history::Recorder;
 use crate::protocol::answer::json_object::{ObjectWriter, write_array, write_object};
-use crate::protocol::{Block, Call, Fold};
+use crate::protocol::{Block, Call, Fold, Passage};
 
 /// The kinds of output items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl ResponsesWriter {
             item.string("status", status);
             match block {
                 Block::Reasoning(reasoning) => {
-                    write_content(item, stage, |out| write_reasoning_part(&reasoning.text, out));
+                    write_content(item, stage, |out| write_reasoning_part(reasoning.json(), out));
                     item.json("summary", "[]");
                     let record = fold.recorder().and_then(Recorder::reasoning);
                     let carried = record.unwrap_or_else(|| format!("{}-{place}", self.config.id));
@@ -138,8 +138,8 @@ impl ResponsesWriter {
     }
 
     /// Appends the part that holds a message's text.
-    pub(super) fn write_text_part(&self, text: &Delta, out: &mut String) {
-        self.write_text_part_of(&text.text, &text.logprobs, out);
+    pub(super) fn write_text_part(&self, text: &Passage, out: &mut String) {
+        self.write_text_part_of(text.json(), &text.logprobs, out);
     }
 
     /// Appends the part of a message as its beginning shows it.
@@ -147,12 +147,12 @@ impl ResponsesWriter {
         self.write_text_part_of("", &[], out);
     }
 
-    fn write_text_part_of(&self, text: &str, logprobs: &[TokenLogprob], out: &mut String) {
+    fn write_text_part_of(&self, json: &str, logprobs: &[TokenLogprob], out: &mut String) {
         write_object(out, |part| {
             part.string("type", "output_text");
             part.json("annotations", "[]");
             part.value("logprobs", |out| self.logprobs.write(logprobs, out));
-            part.string("text", text);
+            part.escaped("text", [json]);
         });
     }
 
@@ -161,11 +161,11 @@ impl ResponsesWriter {
     }
 }
 
-/// Appends the part that holds reasoning.
-pub(super) fn write_reasoning_part(text: &str, out: &mut String) {
+/// Appends the part that holds reasoning, escaped already.
+pub(super) fn write_reasoning_part(json: &str, out: &mut String) {
     write_object(out, |part| {
         part.string("type", "reasoning_text");
-        part.string("text", text);
+        part.escaped("text", [json]);
     });
 }
 

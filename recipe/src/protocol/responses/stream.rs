@@ -10,6 +10,7 @@ use super::item::{ItemKind, Stage, write_reasoning_part};
 use super::response::answer_status;
 use crate::error::Error;
 use crate::event::{Event, Finish};
+use crate::json::escape_line_ends_into;
 use crate::protocol::AnswerConfig;
 use crate::protocol::Usage;
 use crate::protocol::answer::json_object::ObjectWriter;
@@ -83,14 +84,14 @@ impl ResponsesWriter {
         let Some(mut open) = self.open.take() else { return };
         match &fold.blocks()[open.place] {
             Block::Reasoning(reasoning) => {
-                let text = |_: &Self, data: &mut ObjectWriter<'_>| data.string("text", &reasoning.text);
+                let text = |_: &Self, data: &mut ObjectWriter<'_>| data.escaped("text", [reasoning.json()]);
                 self.text_frame("response.reasoning_text.done", &open, text, out);
-                self.part_frame("done", &open, |_, out| write_reasoning_part(&reasoning.text, out), out);
+                self.part_frame("done", &open, |_, out| write_reasoning_part(reasoning.json(), out), out);
             }
             Block::Text(passage) => {
                 let text = |this: &Self, data: &mut ObjectWriter<'_>| {
                     data.value("logprobs", |out| this.logprobs.write(&passage.logprobs, out));
-                    data.string("text", &passage.text);
+                    data.escaped("text", [passage.json()]);
                 };
                 self.text_frame("response.output_text.done", &open, text, out);
                 self.part_frame("done", &open, |this, out| this.write_text_part(passage, out), out);
@@ -172,11 +173,11 @@ impl ResponsesWriter {
             open.input.push(fragment, &mut text);
             return self.input_delta(open, &text, out);
         }
-        self.delta(open, fragment, out);
+        self.delta(open, |out| escape_line_ends_into(fragment, out), out);
     }
 
     /// A frame with nothing but text of the open item, which is no custom tool's call.
-    fn delta(&mut self, open: &OpenItem, text: &str, out: &mut String) {
+    fn delta(&mut self, open: &OpenItem, text: impl FnOnce(&mut String), out: &mut String) {
         let render = |holes: &mut Holes, frame: &mut String| {
             write_named_frame(frame, open.kind.delta_name(), |data| {
                 data.string("item_id", &open.id);
@@ -191,7 +192,7 @@ impl ResponsesWriter {
                 holes.number("sequence_number", data);
             });
         };
-        self.template.write(open.place, (text, self.sequence), render, out);
+        self.template.write(open.place, self.sequence, text, render, out);
         self.sequence += 1;
     }
 
@@ -218,8 +219,10 @@ impl Writer for ResponsesWriter {
         }
         let Some(mut open) = self.open.take() else { return };
         match event {
-            Event::Reasoning(passage) => self.delta(&open, &passage.text, out),
-            Event::Text(passage) if passage.logprobs.is_empty() => self.delta(&open, &passage.text, out),
+            Event::Reasoning(_) => self.delta(&open, |out| out.push_str(fold.latest_json()), out),
+            Event::Text(passage) if passage.logprobs.is_empty() => {
+                self.delta(&open, |out| out.push_str(fold.latest_json()), out);
+            }
             Event::Text(passage) => {
                 let delta = |this: &Self, data: &mut ObjectWriter<'_>| {
                     data.string("delta", &passage.text);
