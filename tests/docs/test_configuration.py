@@ -6,7 +6,8 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
-from deepinfer.settings import ServeSettings, about, resolve
+from deepinfer.setting_sources import resolve
+from deepinfer.settings import ServeSettings, about
 
 PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| (`.*?) \| (.*?) \| .* \|$", PAGE, re.MULTILINE)
