@@ -2,7 +2,8 @@
 
 The server runs here with the scripted engine, its clients in processes of their own. A timer wakes every 5 ms; how much
 later it really wakes is what every other client of the server waits. Prints the median and the 99th percentile for each
-number of streams, first for the idle loop.
+number of streams, first for the idle loop, and the share of a core that this process got: where it is below what the
+streams need, other programs held the loop up.
 """
 
 from __future__ import annotations
@@ -40,12 +41,13 @@ def main() -> None:
         asyncio.run(read_streams(arguments.read[0], int(arguments.read[1])))
         return
     for streams in map(int, arguments.streams.split(",")):
-        late = uvloop.run(measure(streams, arguments.seconds, arguments.step_seconds))
-        print(f"{streams:4} streams: p50 {quantile(late, 0.5):6.2f} ms, p99 {quantile(late, 0.99):6.2f} ms", flush=True)
+        late, share = uvloop.run(measure(streams, arguments.seconds, arguments.step_seconds))
+        figures = f"p50 {quantile(late, 0.5):6.2f} ms, p99 {quantile(late, 0.99):6.2f} ms"
+        print(f"{streams:4} streams: {figures}, {share:4.0%} of a core", flush=True)
 
 
-async def measure(streams: int, seconds: float, step_seconds: float) -> list[float]:
-    """Serve `streams` clients and return how late each tick was, in milliseconds."""
+async def measure(streams: int, seconds: float, step_seconds: float) -> tuple[list[float], float]:
+    """Serve `streams` clients and return how late each tick was, in milliseconds, and the share of a core it took."""
     words = recipe.Tokenizer.built_in("v4.1").encode("Thinking.</think>" + "and so on " * 50_000, special=True)
     script = Script(token_ids=tuple(words), delay_seconds=step_seconds)
     engine = ScriptedEngine(lambda request: script, _MODEL)
@@ -60,7 +62,8 @@ async def measure(streams: int, seconds: float, step_seconds: float) -> list[flo
         while engine.health().running < streams:
             assert all(client.poll() is None for client in clients), "a client process ended"
             await asyncio.sleep(0.05)
-        return await ticks(seconds)
+        before = time.process_time()
+        return await ticks(seconds), (time.process_time() - before) / seconds
     finally:
         for client in clients:
             client.kill()

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from deepinfer.errors import EngineError
 from deepinfer.mistakes import CommandError, UsageError
-from deepinfer.settings import FILE_VARIABLE, About, Group, Kind, ServeSettings, about, flag_of, resolve
+from deepinfer.setting_sources import FILE_VARIABLE, resolve
+from deepinfer.settings import About, Group, Kind, ServeSettings, about, flag_of
 
 USAGE_STATUS: Final = 2
 FAILURE_STATUS: Final = 1

@@ -18,7 +18,8 @@ from typing import Final
 
 from deepinfer.errors import EngineError
 from deepinfer.mistakes import CommandError, UsageError
-from deepinfer.settings import ServeSettings, unknown_variables
+from deepinfer.setting_sources import unknown_variables
+from deepinfer.settings import ServeSettings
 
 _PACKAGES: Final = ("deepseek_recipe", "msgspec", "prometheus_client", "starlette", "uvicorn", "httptools")
 _LEAST_FILES: Final = 4096

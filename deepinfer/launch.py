@@ -18,7 +18,8 @@ from deepinfer.server.access import KeyFileError, read_key_file
 from deepinfer.server.config import ServerConfig
 from deepinfer.server.logging import configure_logging
 from deepinfer.server.serve import BindError, bind_socket, run
-from deepinfer.settings import ServeSettings, flag_of, unknown_variables
+from deepinfer.setting_sources import unknown_variables
+from deepinfer.settings import ServeSettings, flag_of
 
 logger = logging.getLogger(__name__)
 

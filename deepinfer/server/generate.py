@@ -126,15 +126,20 @@ class _Keeper:
 
     async def take(self, body: bytes) -> None:
         """Log and keep the answer, as far as that is asked for."""
-        if self._services.config.log_prompts:
-            log_text(self._exchange, "answer", body.decode())
         keeping = self._work.keeping
         if keeping is not None and keeping.store:
             await self.put(StoredResponse(id=self._work.answer_id, body=body, input_items=keeping.input_items))
+        else:
+            self._log(body)
 
     async def put(self, response: StoredResponse) -> None:
         """Keep a response."""
+        self._log(response.body)
         await off_the_loop(None, self._services.responses.put, self._exchange.client, response)
+
+    def _log(self, body: bytes) -> None:
+        if self._services.config.log_prompts:
+            log_text(self._exchange, "answer", body.decode())
 
 
 def _queue_position(services: Services) -> int:

@@ -8,6 +8,8 @@ from typing import Final
 
 # What agents append to a name to ask for a longer context; the context here is what it is.
 _SUFFIX: Final = re.compile(r"\[[0-9a-z]{1,16}\]$")
+# Names that were asked for are kept for a while: a client must not choose how much memory that takes.
+_MAX_LENGTH: Final = 256
 
 
 class ModelNames:
@@ -23,6 +25,8 @@ class ModelNames:
 
     def find(self, name: str) -> str | None:
         """Find the served name that `name` stands for, or None."""
+        if len(name) > _MAX_LENGTH:
+            return None
         return self._find(name) or self._find(_SUFFIX.sub("", name))
 
     def _find(self, name: str) -> str | None:

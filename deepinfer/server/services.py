@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -21,14 +21,12 @@ from deepinfer.server.images.resolve import ImageReader
 from deepinfer.server.limits import ClientLimits
 from deepinfer.server.metrics import Metrics
 from deepinfer.server.names import ModelNames
-from deepinfer.server.responses.service import Responses
+from deepinfer.server.responses.service import Lookup, Responses
 from deepinfer.server.responses.store import MemoryResponseStore
 
 # Names that stand for a served one and were asked for lately.
 _ALIASES_KEPT: Final = 256
 _BEGIN: Final = "<｜begin▁of▁sentence｜>"
-
-Lookup = Callable[[str], "bytes | dict[str, Any] | None"]
 
 
 class _Named(msgspec.Struct):

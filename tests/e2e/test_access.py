@@ -146,5 +146,8 @@ def test_warnings_are_shown_and_logged(start_server: StartServer) -> None:
 def test_texts_are_logged_only_if_that_is_asked_for(start_server: StartServer) -> None:
     server = start_server("--log-prompts")
     assert server.http.post(CHAT, json=chat_body("Hello Mister Quetzalcoatl")).status_code == 200
+    body = {"model": "deepinfer-tiny", "input": "count slowly", "background": True}
+    assert server.http.post("/v1/responses", json=body).status_code == 200
     assert server.stop() == 0
+    assert "count slowly" in server.log and "17 18 19 20" in server.log
     assert "Quetzalcoatl" in server.log and "Ask me about" in server.log

@@ -26,6 +26,8 @@ NAMES = ModelNames(
         ("[1m]", None),
         ("flash[1m][1m]", None),
         ("flash[1m]x", None),
+        ("claude-" + "x" * 249, "flash"),
+        ("claude-" + "x" * 250, None),
     ],
 )
 def test_a_name_stands_for_a_served_one(name: str, served: str | None) -> None:

@@ -9,7 +9,8 @@ import pytest
 from deepinfer.cli import build_parser
 from deepinfer.launch import resolve_config
 from deepinfer.mistakes import CommandError, UsageError
-from deepinfer.settings import ServeSettings, resolve, unknown_variables
+from deepinfer.setting_sources import resolve, unknown_variables
+from deepinfer.settings import ServeSettings
 
 HEX = "00112233445566778899aabbccddeeff"
 
