@@ -1,8 +1,8 @@
-//! `Constraint`: what an answer must match.
+//! `Constraint` and `Grammar`: what an answer must match, and how an engine enforces it.
 
 use pyo3::prelude::*;
-use recipe::encoded;
 use recipe::protocol::CallRules;
+use recipe::{constraint, encoded};
 
 /// What an answer must match.
 #[pyclass(frozen, module = "deepseek_recipe")]
@@ -13,7 +13,7 @@ pub(crate) struct Constraint {
 
 #[pymethods]
 impl Constraint {
-    /// `tool_call`, `tool_call_required`, `json` or `regex`.
+    /// `tool_call`, `tool_call_required`, `json`, `regex`, `grammar` or `choice`.
     #[getter]
     fn kind(&self) -> &'static str {
         match &self.constraint {
@@ -21,16 +21,20 @@ impl Constraint {
             encoded::Constraint::ToolCall { .. } => "tool_call",
             encoded::Constraint::Json { .. } => "json",
             encoded::Constraint::Regex { .. } => "regex",
+            encoded::Constraint::Lark { .. } => "grammar",
+            encoded::Constraint::Choice { .. } => "choice",
         }
     }
 
-    /// Declarations of the tools, schema of the JSON, or the regular expression.
+    /// Declarations of the tools, schema of the JSON, the regular expression or grammar; None for a choice.
     #[getter]
     fn text(&self) -> Option<&str> {
         match &self.constraint {
             encoded::Constraint::ToolCall { tools, .. } => Some(tools),
             encoded::Constraint::Json { schema } => schema.as_deref(),
             encoded::Constraint::Regex { pattern } => Some(pattern),
+            encoded::Constraint::Lark { grammar } => Some(grammar),
+            encoded::Constraint::Choice { .. } => None,
         }
     }
 
@@ -61,7 +65,34 @@ impl Constraint {
     fn rules(&self) -> Option<&CallRules> {
         match &self.constraint {
             encoded::Constraint::ToolCall { rules, .. } => Some(rules),
-            encoded::Constraint::Json { .. } | encoded::Constraint::Regex { .. } => None,
+            _ => None,
         }
+    }
+}
+
+/// What an engine enforces while the model writes.
+#[pyclass(frozen, module = "deepseek_recipe")]
+pub(crate) struct Grammar(pub(crate) constraint::Grammar);
+
+#[pymethods]
+impl Grammar {
+    #[getter]
+    fn text(&self) -> &str {
+        &self.0.text
+    }
+
+    #[getter]
+    fn start_after(&self) -> Option<u32> {
+        self.0.start_after
+    }
+
+    #[getter]
+    fn trigger(&self) -> Option<u32> {
+        self.0.trigger
+    }
+
+    #[getter]
+    fn binding(&self) -> bool {
+        self.0.binding
     }
 }

@@ -1,17 +1,18 @@
 //! `encode` and what it returns.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use pyo3::prelude::*;
 use recipe::conversation::{Detail, ImageData};
 use recipe::decoder::DecoderConfig;
+use recipe::error::Error;
 use recipe::json::write_compact;
 use recipe::protocol::{AnswerConfig, Protocol};
 use recipe::{codec, encoded};
 
 use crate::body::Body;
-use crate::constraint::Constraint;
+use crate::constraint::{Constraint, Grammar};
 use crate::decoder::Decoder;
 use crate::errors;
 use crate::lookup::Lookup;
@@ -73,11 +74,14 @@ pub(crate) fn count_tokens(
 
 /// A request in the model's own terms.
 #[pyclass(frozen, module = "deepseek_recipe")]
-pub(crate) struct Encoded(Arc<encoded::Encoded>);
+pub(crate) struct Encoded(Arc<encoded::Encoded>, OnceLock<Made>);
+
+/// The grammar, once it was asked for.
+type Made = Result<Option<Py<Grammar>>, Error>;
 
 impl Encoded {
     fn new(encoded: encoded::Encoded) -> Self {
-        Self(Arc::new(encoded))
+        Self(Arc::new(encoded), OnceLock::new())
     }
 }
 
@@ -157,6 +161,27 @@ impl Encoded {
     fn constraint(&self) -> Option<Constraint> {
         let after_thinking = self.0.constrained_after_thinking();
         self.0.constraint.clone().map(|constraint| Constraint { constraint, after_thinking })
+    }
+
+    /// The grammar of the answer; made when it is first asked for.
+    #[getter]
+    fn grammar(&self, py: Python<'_>) -> PyResult<Option<Py<Grammar>>> {
+        let made = match self.1.get() {
+            Some(made) => made,
+            None => {
+                let made = py.detach(|| self.0.grammar());
+                let made = match made {
+                    Ok(grammar) => Ok(grammar.map(|grammar| Py::new(py, Grammar(grammar))).transpose()?),
+                    Err(error) => Err(error),
+                };
+                self.1.get_or_init(|| made)
+            }
+        };
+        let protocol = self.0.protocol.unwrap_or(Protocol::ChatCompletions);
+        match made {
+            Ok(grammar) => Ok(grammar.as_ref().map(|grammar| grammar.clone_ref(py))),
+            Err(error) => Err(errors::request_error(py, error, protocol)),
+        }
     }
 
     #[getter]

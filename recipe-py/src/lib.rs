@@ -20,7 +20,7 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use crate::constraint::Constraint;
+    use crate::constraint::{Constraint, Grammar};
     #[pymodule_export]
     use crate::decoder::{Decoder, error_body};
     #[pymodule_export]

@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::constraint::Asked;
+use crate::conversation::ResponseFormat;
 use crate::conversation_json;
-use crate::encoded::{Encoded, constraint, continued, parsing_options};
+use crate::encoded::{Encoded, asked_tools, constraint, continued, parsing_options};
 use crate::error::{Error, ErrorCode};
 use crate::history::{HistoryKey, Replay, Seal};
 use crate::json::{Value, parse};
@@ -100,7 +102,13 @@ pub fn encode_conversation(body: &[u8], version: Version, options: &Options) -> 
 /// Turns a conversation in the codec's own JSON form, already parsed, into token ids.
 pub fn encode_conversation_value(body: &Value<'_>, version: Version, options: &Options) -> Result<Encoded, Error> {
     let conversation = conversation_json::read(body, &options.spellings(version))?;
-    encode_prepared(Prepared::new(version.name(), version, conversation), options)
+    let format_path = match conversation.response_format {
+        ResponseFormat::JsonSchema(_) => "response_schema",
+        ResponseFormat::Regex(_) => "response_regex",
+        _ => "response_format",
+    };
+    let prepared = Prepared { format_path, ..Prepared::new(version.name(), version, conversation) };
+    encode_prepared(prepared, options)
 }
 
 fn encode_prepared(prepared: Prepared<'_>, options: &Options) -> Result<Encoded, Error> {
@@ -116,9 +124,18 @@ fn encode_prepared(prepared: Prepared<'_>, options: &Options) -> Result<Encoded,
         parsing.declared_tools = Some(allowed.clone());
     }
     parsing.top_logprobs = sampling.logprobs.then(|| sampling.top_logprobs.unwrap_or(0));
+    let (constraint, beside_calls) = constraint(&conversation, prepared.calls, prepared.unseen_format.as_ref());
+    let asked = Asked {
+        tools: asked_tools(&conversation, &prepared.custom_tools),
+        beside_calls,
+        format_path: prepared.format_path,
+        is_format_strict: prepared.is_format_strict,
+        is_continued: continued(&conversation).is_some_and(|turn| !turn.content.is_empty()),
+    };
     Ok(Encoded {
         token_ids: prompt_ids(&prompt, &replay, &tokenizer)?,
-        constraint: constraint(&conversation, prepared.calls),
+        constraint,
+        asked,
         thinking: conversation.thinking,
         thinking_budget: prepared.thinking_budget.filter(|_| conversation.thinking),
         prompt: prompt.into_owned(),

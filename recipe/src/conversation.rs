@@ -131,6 +131,8 @@ pub struct Tool<'a> {
     pub strict: Option<bool>,
     /// Whether its schema is shown only later.
     pub deferred: bool,
+    /// JSON path of its schema in the request.
+    pub path: String,
 }
 
 /// Whether tools may be called.
@@ -170,6 +172,10 @@ pub enum ResponseFormat<'a> {
     JsonSchema(Cow<'a, Value<'a>>),
     /// Text that matches a regular expression.
     Regex(Cow<'a, str>),
+    /// Text that follows a Lark grammar.
+    Lark(Cow<'a, str>),
+    /// One of some texts.
+    Choice(Vec<&'a str>),
 }
 
 /// Text and images, in pieces that are printed one after the other. Joins between parts are pieces themselves, so that no

@@ -195,7 +195,7 @@ pub(crate) fn read<'v>(body: &'v Value<'v>, spellings: &Spellings) -> Result<Con
     let thinking = form.thinking_mode.unwrap_or(true);
     Ok(Conversation {
         messages: form.messages.iter().map(|message| convert_message(message, image)).collect(),
-        tools: convert_tools(form.tools.as_deref()),
+        tools: convert_tools(form.tools.as_deref(), "tools"),
         tool_choice: match form.tool_choice {
             None | Some(ChoiceWord::Auto) => ToolChoice::Auto,
             Some(ChoiceWord::None) => ToolChoice::None,
@@ -231,7 +231,7 @@ fn convert_message<'v>(message: &MessageForm<'v>, image: &str) -> Message<'v> {
     match message {
         MessageForm::System(message) => Message::System {
             content: content(message.content, message.images.as_ref()),
-            tools: convert_tools(message.tools.as_deref()),
+            tools: convert_tools(message.tools.as_deref(), "messages: tools"),
         },
         MessageForm::User(message) => Message::User { content: content(message.content, message.images.as_ref()) },
         MessageForm::LatestReminder(message) => {
@@ -256,16 +256,17 @@ fn convert_call<'v>(CallForm(call): &CallForm<'v>) -> ToolCall<'v> {
     ToolCall { id: call.id.map(Cow::Borrowed), name: call.name.into(), arguments: call.arguments.into() }
 }
 
-fn convert_tools<'v>(tools: Option<&[ToolForm<'v>]>) -> Vec<Tool<'v>> {
-    let convert = |tool: &ToolForm<'v>| Tool {
+fn convert_tools<'v>(tools: Option<&[ToolForm<'v>]>, path: &str) -> Vec<Tool<'v>> {
+    let convert = |(index, tool): (usize, &ToolForm<'v>)| Tool {
         name: tool.name.into(),
         description: tool.description.map(Cow::Borrowed),
         parameters: tool.parameters.map_or(Value::Null, Value::borrowed),
         enforced: None,
         strict: tool.strict,
         deferred: tool.defer_loading == Some(true),
+        path: format!("{path}[{index}].parameters"),
     };
-    tools.unwrap_or_default().iter().map(convert).collect()
+    tools.unwrap_or_default().iter().enumerate().map(convert).collect()
 }
 
 /// Puts the first images where the text spells the image token; images that are left have no place.

@@ -1,9 +1,12 @@
 //! A request in the model's own terms, and what the answer's side must know of it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::conversation::{AssistantMessage, Conversation, Message, ResponseFormat, ToolChoice};
+use crate::constraint::{Asked, AskedTool, Grammar, Mode};
+use crate::conversation::{AssistantMessage, Conversation, Message, ResponseFormat, Tool, ToolChoice};
 use crate::decoder::{Decoder, DecoderConfig};
+use crate::error::Error;
 use crate::history::Seal;
 use crate::json::{Value, write_compact, write_string};
 use crate::model::Version;
@@ -40,6 +43,8 @@ pub struct Encoded {
     pub sampling: Sampling,
     /// What the answer must match.
     pub constraint: Option<Constraint>,
+    /// What its grammar is made of besides.
+    pub asked: Asked,
     /// How the answer is read.
     pub parsing: ParsingOptions,
     /// What was left out of the request, for the operator to see.
@@ -88,6 +93,11 @@ impl Encoded {
         matches!(self.parsing.initial_stage, InitialStage::ReasoningStart | InitialStage::ReasoningContinuation)
     }
 
+    /// The grammar of the answer; `None` if any answer will do. Made anew by every call, in time linear in the schemas.
+    pub fn grammar(&self) -> Result<Option<Grammar>, Error> {
+        crate::constraint::grammar(self)
+    }
+
     /// A decoder of the answer.
     pub fn decoder(&self, id: String, created: u64, seed: Vec<u8>) -> Decoder {
         Decoder::new(self.decoder_config(id, created, seed), Some(Arc::clone(&self.tokenizer)))
@@ -113,6 +123,16 @@ pub enum Constraint {
     Regex {
         /// The expression.
         pattern: String,
+    },
+    /// Text that follows a grammar.
+    Lark {
+        /// The grammar.
+        grammar: String,
+    },
+    /// One of some texts.
+    Choice {
+        /// The texts.
+        texts: Vec<String>,
     },
 }
 
@@ -150,13 +170,26 @@ fn initial_stage(conversation: &Conversation<'_>) -> InitialStage {
     }
 }
 
-/// What the answer to a conversation must match.
-pub(crate) fn constraint(conversation: &Conversation<'_>, mut rules: CallRules) -> Option<Constraint> {
-    if conversation.uses_tools() {
-        rules.required |= conversation.tool_choice == ToolChoice::Required;
-        return Some(Constraint::ToolCall { tools: tool_declarations(conversation), rules });
+/// What the answer to a conversation must match: tool calls, or a form of the answer; beside tools, what must match that is
+/// no call. `unseen` is a form that the prompt does not show.
+pub(crate) fn constraint(
+    conversation: &Conversation<'_>,
+    mut rules: CallRules,
+    unseen: Option<&ResponseFormat<'_>>,
+) -> (Option<Constraint>, Option<Constraint>) {
+    let format = match unseen {
+        Some(format) => format_constraint(format),
+        None => format_constraint(&conversation.response_format),
+    };
+    if !conversation.uses_tools() {
+        return (format, None);
     }
-    match &conversation.response_format {
+    rules.required |= conversation.tool_choice == ToolChoice::Required;
+    (Some(Constraint::ToolCall { tools: tool_declarations(conversation), rules }), format)
+}
+
+fn format_constraint(format: &ResponseFormat<'_>) -> Option<Constraint> {
+    match format {
         ResponseFormat::Text => None,
         ResponseFormat::JsonObject => Some(Constraint::Json { schema: None }),
         ResponseFormat::JsonSchema(schema) => {
@@ -165,7 +198,39 @@ pub(crate) fn constraint(conversation: &Conversation<'_>, mut rules: CallRules) 
             Some(Constraint::Json { schema: Some(text) })
         }
         ResponseFormat::Regex(pattern) => Some(Constraint::Regex { pattern: pattern.clone().into_owned() }),
+        ResponseFormat::Lark(grammar) => Some(Constraint::Lark { grammar: grammar.clone().into_owned() }),
+        ResponseFormat::Choice(texts) => {
+            Some(Constraint::Choice { texts: texts.iter().map(|text| (*text).to_owned()).collect() })
+        }
     }
+}
+
+/// What a grammar must know of the tools.
+pub(crate) fn asked_tools(conversation: &Conversation<'_>, custom: &[String]) -> Vec<AskedTool> {
+    if !conversation.uses_tools() {
+        return Vec::new();
+    }
+    let found: HashSet<&str> = conversation
+        .messages
+        .iter()
+        .filter_map(|message| match message {
+            Message::System { tools, .. } => Some(tools.iter().map(|tool| tool.name.as_ref())),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    let custom: HashSet<&str> = custom.iter().map(String::as_str).collect();
+    let asked = |tool: &Tool<'_>| AskedTool {
+        path: tool.path.clone(),
+        is_shown: !tool.deferred || found.contains(tool.name.as_ref()),
+        is_custom: custom.contains(tool.name.as_ref()),
+        mode: match (tool.strict, &tool.enforced) {
+            (Some(true), Some(_)) => Mode::Closed,
+            (Some(true), None) => Mode::Strict,
+            _ => Mode::Loose,
+        },
+    };
+    conversation.tools.iter().map(asked).collect()
 }
 
 fn tool_declarations(conversation: &Conversation<'_>) -> String {

@@ -169,6 +169,12 @@ error_codes! {
     InvalidSchema = "invalid_schema", 400, "{field} is not a usable JSON Schema: {detail}";
     /// A schema cannot be enforced.
     InvalidStrictSchema = "invalid_strict_schema", 400, "{field} does not fit strict mode: {detail}";
+    /// A schema has something that cannot be enforced while the model writes.
+    UnsupportedSchema = "unsupported_schema", 400, "{field} cannot be enforced: {detail}";
+    /// A regular expression is none, or one that cannot be enforced.
+    InvalidRegex = "invalid_regex", 400, "{field} is not a regular expression that can be enforced: {detail}";
+    /// A grammar is none, or one that cannot be embedded.
+    InvalidGrammar = "invalid_grammar", 400, "{field} is not a grammar that can be enforced: {detail}";
     /// Strict and other tools in one request.
     StrictMixed = "strict_mixed", 400, "{field}: strict and non-strict tools cannot be used in the same request";
     /// Strict tools and a response format in one request.

@@ -1,6 +1,7 @@
 //! Codec between chat protocols and DeepSeek V4 / V4.1 token ids.
 
 pub mod codec;
+pub mod constraint;
 pub mod conversation;
 pub mod conversation_json;
 pub mod decoder;

@@ -60,6 +60,11 @@ def go_on_from_something_else() -> None:
     recipe.encode(body, "responses", lookup=lambda id: {"object": "response"})
 
 
+def demand(**wanted: Any) -> None:
+    """An answer that cannot be enforced."""
+    _ = recipe.encode(REQUEST | {"structured_outputs": wanted}, "chat_completions").grammar
+
+
 CALLS: dict[str, Callable[[], None]] = {
     "not_stored": go_on_from_nothing,
     "invalid_stored": go_on_from_something_else,
@@ -67,6 +72,9 @@ CALLS: dict[str, Callable[[], None]] = {
     "context_length_exceeded": exceed_context,
     "unknown_token": push_unknown_token,
     "unknown_choice": push_to_unknown_choice,
+    "unsupported_schema": lambda: demand(json={"not": {}}),
+    "invalid_regex": lambda: demand(regex="("),
+    "invalid_grammar": lambda: demand(grammar="start: @other"),
 }
 
 # The binding checks these before the codec can; the codec's own tests reach them.

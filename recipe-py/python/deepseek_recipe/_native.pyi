@@ -268,6 +268,14 @@ class Encoded:
     @property
     def constraint(self) -> Constraint | None: ...
     @property
+    def grammar(self) -> Grammar | None:
+        """What an engine enforces while the model writes; None if any answer will do. Made when it is first asked for.
+
+        Raises `RequestError` for a strict schema, a response format, a regular expression or a grammar that cannot be
+        enforced exactly.
+        """
+
+    @property
     def parsing(self) -> Parsing: ...
     @property
     def echo(self) -> str | None:
@@ -334,10 +342,10 @@ class Constraint:
     """What an answer must match."""
 
     @property
-    def kind(self) -> Literal["tool_call", "tool_call_required", "json", "regex"]: ...
+    def kind(self) -> Literal["tool_call", "tool_call_required", "json", "regex", "grammar", "choice"]: ...
     @property
     def text(self) -> str | None:
-        """Declarations of the tools (JSON), schema of the JSON, or the regular expression."""
+        """Declarations of the tools (JSON), schema of the JSON, the regular expression or grammar; None for a choice."""
 
     @property
     def allowed_tools(self) -> list[str] | None:
@@ -350,6 +358,26 @@ class Constraint:
     @property
     def after_thinking(self) -> bool:
         """Whether the constraint holds only once the model has stopped thinking."""
+
+@final
+class Grammar:
+    """What an engine enforces while the model writes."""
+
+    @property
+    def text(self) -> str:
+        """The grammar, in llguidance's dialect of Lark; the answer may end where it ends. Control tokens are `<[id]>`."""
+
+    @property
+    def start_after(self) -> int | None:
+        """Id of the mark that ends the thinking: until it was written anything goes. None: from the first token."""
+
+    @property
+    def trigger(self) -> int | None:
+        """Id of the mark that wakes the grammar, which describes what follows it. None: it is awake at once."""
+
+    @property
+    def binding(self) -> bool:
+        """Whether an answer that the grammar did not see to its end breaks the request."""
 
 @final
 class Image:

@@ -14,7 +14,16 @@ use crate::json::{Value, write_python, write_python_watched};
 use crate::model::Version;
 use crate::special::{Special, Spellings};
 
+pub(crate) use tools::Words as Markup;
 pub(crate) use trace::{Address, Scope, Setting, Trace};
+
+/// The words of a version's tool markup.
+pub(crate) fn markup(version: Version) -> &'static Markup {
+    match version {
+        Version::V4 => &v4::WORDS,
+        Version::V41 => &v41::WORDS,
+    }
+}
 
 /// A prompt: text with control tokens at known places.
 #[derive(Debug, Clone, PartialEq, Default)]

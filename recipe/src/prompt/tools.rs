@@ -7,12 +7,12 @@ use crate::special::Special;
 use super::{Scope, Setting, Writer};
 
 /// The words of the tool markup, and what else the shared blocks differ in.
-pub(super) struct Words {
-    pub(super) block: &'static str,
-    pub(super) invoke: &'static str,
-    pub(super) parameter: &'static str,
+pub(crate) struct Words {
+    pub(crate) block: &'static str,
+    pub(crate) invoke: &'static str,
+    pub(crate) parameter: &'static str,
     /// What a call without arguments has between its tags.
-    pub(super) no_arguments: &'static str,
+    pub(crate) no_arguments: &'static str,
     /// What asks for a JSON object.
     pub(super) json_object: &'static str,
 }
@@ -75,7 +75,7 @@ impl<'a> Writer<'_, 'a> {
                 writer.text(SCHEMA_HEADER);
                 writer.json(schema);
             }
-            ResponseFormat::Text | ResponseFormat::Regex(_) => {}
+            ResponseFormat::Text | ResponseFormat::Regex(_) | ResponseFormat::Lark(_) | ResponseFormat::Choice(_) => {}
         };
         self.within(|| Scope::Setting(Setting::ResponseFormat), write);
     }

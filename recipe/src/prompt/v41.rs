@@ -13,7 +13,7 @@ use crate::special::Special;
 use super::tools::Words;
 use super::{Scope, Setting, Writer};
 
-const WORDS: Words = Words {
+pub(super) const WORDS: Words = Words {
     block: " calls",
     invoke: " invoke",
     parameter: " parameter",

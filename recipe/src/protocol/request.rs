@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::conversation::Conversation;
+use crate::conversation::{Conversation, ResponseFormat};
 use crate::error::{Error, ErrorCode};
 use crate::json::Value;
 use crate::model::Version;
@@ -31,6 +31,12 @@ pub struct Prepared<'v> {
     pub sampling: RequestedSampling,
     /// What the answer's calls are held to, whatever the prompt shows.
     pub calls: CallRules,
+    /// A form of the answer that the prompt does not show.
+    pub unseen_format: Option<ResponseFormat<'v>>,
+    /// Where the request gives the form of the answer.
+    pub format_path: &'static str,
+    /// Whether that form is strict in the sense of OpenAI's protocols.
+    pub is_format_strict: bool,
     /// Most tokens of reasoning.
     pub thinking_budget: Option<u64>,
     /// Texts that end the answer.
@@ -57,6 +63,9 @@ impl<'v> Prepared<'v> {
             choices: 1,
             sampling: RequestedSampling::default(),
             calls: CallRules::default(),
+            unseen_format: None,
+            format_path: "",
+            is_format_strict: false,
             thinking_budget: None,
             stop_sequences: Vec::new(),
             warnings: Vec::new(),

@@ -246,6 +246,8 @@ fn compare_sampling(encoded: &Encoded, expected: &Value<'_>) -> Result<(), Strin
         Constraint::ToolCall { .. } => "tool_call",
         Constraint::Json { .. } => "json",
         Constraint::Regex { .. } => "regex",
+        Constraint::Lark { .. } => "grammar",
+        Constraint::Choice { .. } => "choice",
     });
     let constraint = expected.get("output_constraint").and_then(|constraint| constraint.get("kind"));
     same("constraint", &kind, &constraint.and_then(Value::as_str))

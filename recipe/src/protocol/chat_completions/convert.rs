@@ -2,20 +2,20 @@
 
 use std::borrow::Cow;
 
-use crate::conversation::{Conversation, ResponseFormat, Tool};
+use crate::conversation::{Conversation, Tool};
 use crate::error::{Error, ErrorCode};
 use crate::json::Value;
 use crate::protocol::request::{Prepared, ReadOptions};
 use crate::protocol::shared::content::TextOr;
 use crate::protocol::shared::sampling::{RequestedSampling, check_logit_bias, check_range, check_stop};
 use crate::protocol::shared::tools::{CallRules, Choice, Declaration};
-use crate::protocol::shared::{schema, thinking, tools};
+use crate::protocol::shared::{thinking, tools};
 use crate::wire::{Node, Path, Wire};
 
 use super::choice::ChatToolChoice;
-use super::messages;
 use super::request::{self as wire, ChatMessage, ChatRequest};
 use super::tools::ChatTool;
+use super::{messages, structured};
 
 /// Most answers to one request.
 const MOST_CHOICES: u8 = 8;
@@ -39,18 +39,22 @@ pub(crate) fn read<'v>(body: &'v Value<'v>, options: &ReadOptions) -> Result<Pre
         "messages: reasoning_content",
     )?;
     check_prefix(&request)?;
-    conversation.response_format = response_format(&request, node, &conversation)?;
+    conversation.response_format = structured::response_format(&request, node, &conversation)?;
     let choice = request.tool_choice.as_ref().map_or(Choice::Auto, ChatToolChoice::choice);
     conversation.tools = declared_tools(&request, choice)?;
     let calls = call_rules(&request, &mut conversation, options)?;
     let path = Path::Key(&Path::Root, "tools");
-    tools::check_strict_mix(&conversation.tools, request.response_format.is_some(), &path)?;
+    let has_format = request.response_format.is_some() || request.structured_outputs.is_some();
+    tools::check_strict_mix(&conversation.tools, has_format, &path)?;
     Ok(Prepared {
         stream: request.stream.unwrap_or(false),
         include_usage: include_usage(&request)?,
         choices: check_range(node, "n", request.n, |n| (1..=MOST_CHOICES).contains(&n), "from 1 to 8")?.unwrap_or(1),
         sampling: sampling(&request, node, options.max_tokens_bound(thinking))?,
         calls,
+        unseen_format: structured::unseen_format(&request)?,
+        format_path: structured::path(&request),
+        is_format_strict: structured::is_strict(&request),
         thinking_budget: thinking::budget(request.thinking.as_ref(), request.max_thinking_tokens),
         stop_sequences: stop_sequences(&request)?,
         warnings: warnings(&request),
@@ -168,30 +172,6 @@ fn check_prefix(request: &ChatRequest<'_>) -> Result<(), Error> {
         }
     }
     Ok(())
-}
-
-fn response_format<'v>(
-    request: &ChatRequest<'v>,
-    body: Node<'_, 'v>,
-    conversation: &Conversation<'v>,
-) -> Result<ResponseFormat<'v>, Error> {
-    match &request.response_format {
-        None | Some(wire::ResponseFormat::Text(_)) => Ok(ResponseFormat::Text),
-        Some(wire::ResponseFormat::Regex(format)) => Ok(ResponseFormat::Regex(format.regex.into())),
-        Some(wire::ResponseFormat::JsonSchema(format)) => {
-            let (path, value) = (Path::Key(body.path, "response_format"), format.json_schema.schema);
-            let wrapper = Path::Key(&path, "json_schema");
-            let node = Node { value, path: &Path::Key(&wrapper, "schema") };
-            schema::check_format(node, format.json_schema.strict)?;
-            Ok(ResponseFormat::JsonSchema(Cow::Borrowed(value)))
-        }
-        Some(wire::ResponseFormat::JsonObject(_)) => {
-            if !conversation.says("json") {
-                return Err(Error::new(ErrorCode::JsonWordMissing, "response_format", &[]));
-            }
-            Ok(ResponseFormat::JsonObject)
-        }
-    }
 }
 
 /// The declared tools. The form of names is checked whatever the choice; all else only if the tools are to be shown.

@@ -8,6 +8,7 @@ mod messages;
 mod request;
 mod response;
 mod stream;
+mod structured;
 mod tools;
 
 pub(super) use convert::read;

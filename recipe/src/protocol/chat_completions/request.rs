@@ -44,6 +44,8 @@ wire_object! {
         parallel_tool_calls: Option<bool>,
         /// Form of the answer.
         response_format: Option<ResponseFormat<'v>>,
+        /// What the answer is held to without a word of it in the prompt, as other servers name it.
+        structured_outputs: Option<StructuredOutputs<'v>>,
         /// How hard the model thinks.
         reasoning_effort: Option<EffortWord>,
         /// Whether it thinks.
@@ -240,5 +242,21 @@ wire_object! {
     pub(crate) struct RegexFormat<'v> {
         /// The expression.
         regex: &'v str,
+    }
+}
+
+wire_object! {
+    /// What an answer is held to: exactly one of these.
+    pub(crate) struct StructuredOutputs<'v> {
+        /// A JSON Schema, or its text.
+        json: Option<&'v Value<'v>>,
+        /// A regular expression that all of the answer matches.
+        regex: Option<&'v str>,
+        /// A Lark grammar.
+        grammar: Option<&'v str>,
+        /// Texts, one of which is the answer.
+        choice: Option<Vec<&'v str>>,
+        /// Any JSON object, if true.
+        json_object: Option<bool>,
     }
 }

@@ -51,6 +51,7 @@ pub(crate) fn read<'v>(body: &'v Value<'v>, options: &ReadOptions) -> Result<Pre
         stop_sequences: check_stop(stop, &Path::Key(&Path::Root, "stop_sequences"))?,
         sampling: sampling(&request, node, options.max_tokens_bound(thinking))?,
         calls: CallRules { single: tools::single_call(&request), ..calls },
+        format_path: "output_config.format.schema",
         thinking_budget: thinking::budget(request.thinking.as_ref(), request.max_thinking_tokens),
         warnings,
         ..Prepared::new(request.model, version, conversation)

@@ -21,6 +21,8 @@ use super::transcript::Transcript;
 
 /// Most alternatives to a token.
 const MOST_LOGPROBS: u8 = 20;
+/// Where the schema of the answer stands.
+const FORMAT_PATH: &str = "text.format.schema";
 
 /// Reads and checks a request.
 pub(crate) fn read<'v>(body: &'v Value<'v>, stored: &'v Stored, options: &ReadOptions) -> Result<Prepared<'v>, Error> {
@@ -55,6 +57,9 @@ pub(crate) fn read<'v>(body: &'v Value<'v>, stored: &'v Stored, options: &ReadOp
         stream: request.stream.unwrap_or(false),
         sampling: sampling(&request, node, options.max_tokens_bound(thinking))?,
         calls,
+        format_path: FORMAT_PATH,
+        is_format_strict: is_format_strict(&request),
+        thinking_budget: request.max_thinking_tokens,
         warnings: toolbox.warnings,
         custom_tools: toolbox.custom_tools,
         namespace_tools: toolbox.namespace_tools,
@@ -146,6 +151,13 @@ fn response_format<'v>(
             schema::check_format(node, format.strict)?;
             Ok(ResponseFormat::JsonSchema(Cow::Borrowed(format.schema)))
         }
+    }
+}
+
+fn is_format_strict(request: &ResponsesRequest<'_>) -> bool {
+    match request.text.as_ref().and_then(|text| text.format.0.as_ref()) {
+        Some(TextFormat::JsonSchema(format)) => format.strict == Some(true),
+        _ => false,
     }
 }
 

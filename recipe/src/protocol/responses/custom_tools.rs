@@ -27,6 +27,7 @@ pub(super) fn custom_tool<'v>(tool: &CustomTool<'v>, item: &Path<'_>, version: V
             enforced: None,
             strict: None,
             deferred: false,
+            path: item.to_string(),
         });
     }
     let description = match tool.description {
@@ -49,6 +50,7 @@ pub(super) fn custom_tool<'v>(tool: &CustomTool<'v>, item: &Path<'_>, version: V
         enforced: grammar.map(|grammar| parameters(Some(grammar))),
         strict: None,
         deferred: false,
+        path: Path::Key(&Path::Key(item, "format"), "definition").to_string(),
     })
 }
 

@@ -41,6 +41,8 @@ wire_object! {
         user: Option<&'v str>,
         /// The response that this request goes on from, where the caller keeps responses.
         previous_response_id: Option<&'v str>,
+        /// Most tokens of reasoning, as other servers name it.
+        max_thinking_tokens: Option<u64>,
         /// Whether several calls may be made in one turn; constrains the answer only.
         parallel_tool_calls: Option<bool>,
     }

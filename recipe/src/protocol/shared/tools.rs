@@ -54,8 +54,9 @@ impl<'v> Declaration<'_, 'v> {
                 node.value.borrowed()
             }
         };
+        let path = self.parameters.map(|node| node.path.to_string()).unwrap_or_default();
         let Declaration { name, description, strict, deferred, .. } = self;
-        Ok(Tool { name, description, parameters, enforced, strict, deferred })
+        Ok(Tool { name, description, parameters, enforced, strict, deferred, path })
     }
 }
 
