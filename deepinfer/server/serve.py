@@ -7,6 +7,7 @@ On the first signal the server stops accepting and lets running answers finish, 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import socket
@@ -74,6 +75,9 @@ async def serve(engine: Engine, config: ServerConfig, listener: socket.socket) -
         # Loaded now, so that the first request does not wait for it.
         await asyncio.to_thread(recipe.Tokenizer.built_in, prompt_format(engine.describe().recipe_version))
         services = build_services(engine, config)
+        # What is loaded now stays: no collection has to look through it again while answers wait.
+        gc.collect()
+        gc.freeze()
         settings = uvicorn.Config(
             build_application(services),
             lifespan="off",
