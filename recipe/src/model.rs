@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::json::FloatStyle;
 use crate::special::Spellings;
-use crate::tokenizer::Tokenizer;
+use crate::tokenizer::{IMAGE_ALIGNMENT, Tokenizer};
 
 /// A version of the prompt format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -15,7 +15,13 @@ pub enum Version {
     V41,
 }
 
-const TOKENIZER_V4: &[u8] = include_bytes!("../data/tokenizer_v4.json");
+/// Tables that must begin at a multiple of [`IMAGE_ALIGNMENT`].
+#[repr(C, align(64))]
+struct Aligned<T: ?Sized>(T);
+const _: () = assert!(align_of::<Aligned<[u8; 1]>>() == IMAGE_ALIGNMENT);
+
+/// What `build.rs` made of `data/tokenizer_v4.json`.
+static TOKENIZER_V4: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/tokenizer_v4.tables")));
 
 /// The added tokens in which the V4.1 vocabulary differs from V4's.
 const ADDED_IN_V41: [(u32, &str); 2] = [(128_799, "<｜System｜>"), (129_264, "<｜deepseek_image｜>")];
@@ -84,12 +90,12 @@ impl Version {
         }
     }
 
-    /// The version's tokenizer. The first call reads the embedded data, later ones share it.
+    /// The version's tokenizer. All calls share the embedded tables.
     pub fn tokenizer(self) -> Arc<Tokenizer> {
         static V4: OnceLock<Arc<Tokenizer>> = OnceLock::new();
         static V41: OnceLock<Arc<Tokenizer>> = OnceLock::new();
         #[expect(clippy::expect_used, reason = "the embedded data is the same for every process, and tested")]
-        let v4 = V4.get_or_init(|| Arc::new(Tokenizer::from_json(TOKENIZER_V4).expect("embedded tokenizer")));
+        let v4 = V4.get_or_init(|| Arc::new(Tokenizer::from_image(&TOKENIZER_V4.0).expect("embedded tokenizer")));
         #[expect(clippy::expect_used, reason = "the embedded data is the same for every process, and tested")]
         let tokenizer = match self {
             Version::V4 => v4,

@@ -6,6 +6,7 @@
 //! Cost: a scan for first bytes, then one trie step for each byte of a candidate.
 
 use super::load::LoadError;
+use super::tables::{ImageReader, ImageWriter};
 
 /// One added token as the file lists it.
 #[derive(Clone)]
@@ -50,6 +51,31 @@ impl AddedTokens {
             (if *normalized { &mut second } else { &mut first }).insert(spelling, *id);
         }
         Ok(Self { tokens, first, second })
+    }
+
+    pub(super) fn write(&self, image: &mut ImageWriter) {
+        let (mut ids, mut ends, mut spellings) = (Vec::new(), Vec::new(), String::new());
+        for token in &self.tokens {
+            spellings.push_str(&token.spelling);
+            ids.push([token.id, u32::from(token.normalized)]);
+            ends.push(spellings.len() as u64);
+        }
+        image.write(&ids);
+        image.write(&ends);
+        image.write(spellings.as_bytes());
+    }
+
+    pub(super) fn read(image: &mut ImageReader) -> Option<Self> {
+        let (ids, ends, spellings) = (image.read::<[u32; 2]>()?, image.read::<u64>()?, image.read::<u8>()?);
+        let spellings = std::str::from_utf8(&spellings).ok()?;
+        let mut tokens = Vec::with_capacity(ids.len());
+        let mut start = 0;
+        for (&[id, normalized], &end) in ids.iter().zip(&*ends) {
+            let end = usize::try_from(end).ok()?;
+            tokens.push(AddedToken { id, spelling: spellings.get(start..end)?.into(), normalized: normalized != 0 });
+            start = end;
+        }
+        Self::new(tokens).ok()
     }
 
     /// The same tokens, some with another spelling.

@@ -8,22 +8,29 @@ mod added;
 mod bpe;
 mod character_classes;
 mod decode;
+mod encode;
 mod greedy;
+mod lanes;
 mod load;
+mod new_words;
 mod pairs;
+mod prefetch;
 mod pretokenize;
+mod tables;
 mod trie;
 mod words;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use added::{AddedTokens, Part};
 use bpe::Encoder;
-use pretokenize::PreTokens;
+use encode::Desk;
+use tables::{ImageReader, ImageWriter};
 use words::{TokenBytes, WordTable};
 
 pub use decode::{UnknownTokenId, Utf8Hold};
 pub use load::LoadError;
+pub use tables::ALIGNMENT as IMAGE_ALIGNMENT;
 
 /// A tokenizer of the DeepSeek family: immutable, cheap to clone, safe to share between threads.
 #[derive(Clone)]
@@ -37,6 +44,8 @@ struct Vocabulary {
     tokens: TokenBytes,
     words: WordTable,
     encoder: Encoder,
+    /// One for each thread that encodes at the same time.
+    desks: Mutex<Vec<Box<Desk>>>,
 }
 
 /// What one token stands for on the output side.
@@ -55,6 +64,29 @@ impl Tokenizer {
         load::from_json(bytes)
     }
 
+    /// All tables, to be embedded in a program built for this machine's byte order, aligned to [`IMAGE_ALIGNMENT`].
+    pub fn to_image(&self) -> Vec<u8> {
+        let mut image = ImageWriter::default();
+        let Vocabulary { tokens, words, encoder, desks: _ } = &*self.vocabulary;
+        tokens.write(&mut image);
+        words.write(&mut image);
+        self.added.write(&mut image);
+        encoder.write(&mut image);
+        image.finish()
+    }
+
+    /// A tokenizer whose tables are those of an image, in place: nothing is parsed, nothing copied. The image must come
+    /// from [`Self::to_image`] of the same version; of others all that is sure is that they do no harm.
+    pub fn from_image(image: &'static [u8]) -> Result<Self, LoadError> {
+        let read = |image: &mut ImageReader| {
+            let (tokens, words) = (TokenBytes::read(image)?, WordTable::read(image)?);
+            let (added, encoder) = (AddedTokens::read(image)?, Encoder::read(image)?);
+            let vocabulary = Vocabulary { tokens, words, encoder, desks: Mutex::default() };
+            Some(Self { vocabulary: Arc::new(vocabulary), added: Arc::new(added) })
+        };
+        read(&mut ImageReader::new(image)).ok_or_else(|| LoadError::new("its image is cut or not aligned"))
+    }
+
     /// The same tokenizer with other spellings for some of its added tokens.
     pub fn with_special_spellings(&self, spellings: &[(u32, &str)]) -> Result<Self, LoadError> {
         let added = self.added.respelled(spellings)?;
@@ -63,15 +95,9 @@ impl Tokenizer {
 
     /// Appends the ids of `text` without any added vocabulary: control tokens that it spells out stay ordinary text.
     pub fn encode_plain(&self, text: &str, out: &mut Vec<u32>) {
-        let Vocabulary { tokens, words, encoder } = &*self.vocabulary;
         // Ordinary text has between three and four bytes a token.
         out.reserve(text.len() / 4 + 1);
-        for word in PreTokens::new(text) {
-            match words.find(tokens, word) {
-                Some(id) => out.push(id),
-                None => encoder.merge(word, out),
-            }
-        }
+        self.vocabulary.encode(text, out);
     }
 
     /// Appends the ids of `text` with added tokens recognised wherever it spells them. For trusted text only.

@@ -187,11 +187,25 @@ impl<'text> PreTokens<'text> {
     }
 }
 
-impl<'text> Iterator for PreTokens<'text> {
-    type Item = &'text [u8];
+impl PreTokens<'_> {
+    /// Where the next pre-token starts.
+    pub(super) fn position(&self) -> usize {
+        self.position
+    }
+
+    /// Writes where the next pre-tokens end; fewer than there is room for at the end of the text only.
+    pub(super) fn fill(&mut self, ends: &mut [usize]) -> usize {
+        let mut count = 0;
+        for target in &mut *ends {
+            let Some(end) = self.next_end() else { break };
+            *target = end;
+            count += 1;
+        }
+        count
+    }
 
     #[inline]
-    fn next(&mut self) -> Option<&'text [u8]> {
+    fn next_end(&mut self) -> Option<usize> {
         let start = self.position;
         let (class, length) = self.raw_class(start);
         if length == 0 {
@@ -205,6 +219,17 @@ impl<'text> Iterator for PreTokens<'text> {
             self.main_step::<false>(start)
         };
         self.position = end;
+        Some(end)
+    }
+}
+
+#[cfg(test)]
+impl<'text> Iterator for PreTokens<'text> {
+    type Item = &'text [u8];
+
+    fn next(&mut self) -> Option<&'text [u8]> {
+        let start = self.position;
+        let end = self.next_end()?;
         self.bytes.get(start..end)
     }
 }

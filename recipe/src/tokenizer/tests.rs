@@ -226,3 +226,12 @@ proptest! {
         prop_assert_eq!(special(&V4, &text).len(), parts.len());
     }
 }
+
+#[test]
+fn the_embedded_image_is_what_the_file_gives() {
+    let embedded = crate::model::Version::V4.tokenizer();
+    assert!(embedded.to_image() == V4.to_image());
+    assert!(embedded.added_tokens().eq(V4.added_tokens()));
+    assert!(Tokenizer::from_image(&[]).is_err());
+    assert!(Tokenizer::from_image(&[0; 640]).is_err());
+}

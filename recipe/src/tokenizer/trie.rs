@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use super::tables::{ImageReader, ImageWriter, Table};
+
 /// Bits of a slot: the byte that leads to the node, whether there is one, the token that ends there, and the place
 /// from which the slots of its children are counted.
 const USED: u64 = 1 << 8;
@@ -23,7 +25,7 @@ const OPEN_BLOCKS: usize = 16;
 /// Finds the longest entry that a text begins with. Empty by default.
 #[derive(Default)]
 pub(super) struct Trie {
-    slots: Vec<u64>,
+    slots: Table<u64>,
 }
 
 impl Trie {
@@ -31,7 +33,7 @@ impl Trie {
     pub(super) fn new(entries: &[(&[u8], u32)]) -> Self {
         let mut builder = Builder { slots: vec![0; 2 * BLOCK], used_bases: vec![true; 2 * BLOCK], open: Vec::new() };
         let mut waiting = std::collections::VecDeque::from([(0..entries.len(), 0, None)]);
-        // Breadth first: the nodes near the root, which every word passes, lie side by side.
+        // Breadth first near the root, where all words pass; then depth first, so that a word's own nodes are neighbours.
         while let Some((range, depth, slot)) = waiting.pop_front() {
             let children = children(entries, range, depth);
             let labels: Vec<u8> = children.iter().map(|child| child.0).collect();
@@ -48,11 +50,21 @@ impl Trie {
                     *slot = u64::from(label) | USED | u64::from(token) << TOKEN_SHIFT;
                 }
                 if !beyond.is_empty() {
-                    waiting.push_back((beyond, depth + 1, Some(place)));
+                    let node = (beyond, depth + 1, Some(place));
+                    if depth < 2 { waiting.push_back(node) } else { waiting.push_front(node) }
                 }
             }
         }
-        Self { slots: builder.slots }
+        Self { slots: builder.slots.into() }
+    }
+
+    pub(super) fn write(&self, image: &mut ImageWriter) {
+        image.write(&self.slots);
+    }
+
+    /// A trie that was written, `None` where there is nothing in it.
+    pub(super) fn read(image: &mut ImageReader) -> Option<Self> {
+        Some(Self { slots: image.read()? }).filter(|trie| !trie.slots.is_empty())
     }
 
     /// The longest entry that `text` begins with.
