@@ -17,7 +17,7 @@ use crate::errors::{self, argument_error};
 use crate::events::{self, Event};
 use crate::options;
 use crate::parsing::Parsing;
-use crate::token_ids::TokenIds;
+use crate::token_ids::{IdBuffer, extract_into};
 use crate::tokenizer::Tokenizer;
 
 /// A token's log probability and its alternatives: `(logprob, [(id, logprob), …])`.
@@ -26,14 +26,22 @@ type Logprob = (f64, Vec<(u32, f64)>);
 /// Decodes one answer: every call returns the bytes that are ready to be sent.
 #[pyclass(module = "deepseek_recipe")]
 pub(crate) struct Decoder {
-    decoder: decoder::Decoder,
+    inner: decoder::Decoder,
     protocol: Protocol,
+    /// Bytes of the latest push; kept for their memory.
+    out: String,
+    /// Ids of the latest push that were no buffer; kept for their memory.
+    ids: Vec<u32>,
 }
+
+/// Pushes of fewer ids keep the interpreter's lock. They last less than 15 µs (`benchmarks/decode.py`), while a thread that
+/// lets go of the lock may wait for it through the whole turn of another, 5 ms.
+const RELEASE: usize = 256;
 
 impl Decoder {
     pub(crate) fn from_config(config: DecoderConfig, tokenizer: Option<Arc<recipe::tokenizer::Tokenizer>>) -> Self {
         let protocol = config.answer.protocol;
-        Self { decoder: decoder::Decoder::new(config, tokenizer), protocol }
+        Self { inner: decoder::Decoder::new(config, tokenizer), protocol, out: String::new(), ids: Vec::new() }
     }
 }
 
@@ -109,12 +117,12 @@ impl Decoder {
         cached_tokens: u64,
         fingerprint: Option<&str>,
     ) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.decoder.start(prompt_tokens, cached_tokens, fingerprint))
+        PyBytes::new(py, &self.inner.start(prompt_tokens, cached_tokens, fingerprint))
     }
 
     /// Sets the time that closing events report, in seconds since 1970.
     fn set_time(&mut self, seconds: u64) {
-        self.decoder.set_time(seconds);
+        self.inner.set_time(seconds);
     }
 
     /// Takes tokens of a choice, with one log probability for each if there are any.
@@ -126,18 +134,16 @@ impl Decoder {
         logprobs: Option<Vec<Logprob>>,
         choice: usize,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let ids = TokenIds::extract_ids(token_ids)?;
-        let entry = |(&id, (logprob, top)): (&u32, Logprob)| TokenLogprob { id, logprob, top };
-        let logprobs = match logprobs {
-            Some(logprobs) if logprobs.len() == ids.len() => Some(ids.iter().zip(logprobs).map(entry).collect()),
-            Some(logprobs) => {
-                let found = format!("{} for {} tokens", logprobs.len(), ids.len());
-                return Err(argument_error("logprobs", "one entry for each token", &found));
+        match IdBuffer::get(token_ids) {
+            Some(buffer) => self.push_ids(py, buffer.ids(), logprobs, choice),
+            None => {
+                let mut ids = std::mem::take(&mut self.ids);
+                extract_into(token_ids, &mut ids)?;
+                let bytes = self.push_ids(py, ids.iter().copied(), logprobs, choice);
+                self.ids = ids;
+                bytes
             }
-            None => None,
-        };
-        let bytes = py.detach(|| self.decoder.push(&ids, logprobs, choice));
-        self.bytes(py, bytes)
+        }
     }
 
     /// Takes text of a choice that stands for `token_count` tokens.
@@ -149,7 +155,7 @@ impl Decoder {
         token_count: Option<u64>,
         choice: usize,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = py.detach(|| self.decoder.push_text(text, token_count.unwrap_or(0), choice));
+        let bytes = py.detach(|| self.inner.push_text(text, token_count.unwrap_or(0), choice));
         self.bytes(py, bytes)
     }
 
@@ -165,51 +171,80 @@ impl Decoder {
                 return Err(argument_error("reason", "\"stop\", \"length\", \"content_filter\" or None", other));
             }
         };
-        let bytes = py.detach(|| self.decoder.finish(reason, choice));
+        let bytes = py.detach(|| self.inner.finish(reason, choice));
         self.bytes(py, bytes)
     }
 
     /// Ends the answer with an error: a message, or an exception with `code` and `status_code`.
     fn fail<'py>(&mut self, py: Python<'py>, error: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
-        Ok(PyBytes::new(py, &self.decoder.fail(&failure(error)?)))
+        Ok(PyBytes::new(py, &self.inner.fail(&failure(error)?)))
     }
 
     /// Bytes that only keep the connection alive.
     fn keep_alive<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.decoder.keep_alive())
+        PyBytes::new(py, &self.inner.keep_alive())
     }
 
     /// The body of the response that is not streamed.
     fn response<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.decoder.response())
+        PyBytes::new(py, &self.inner.response())
     }
 
     /// Typed events of the latest `push`, `push_text` or `finish`.
     fn events(&self) -> Vec<Event> {
-        self.decoder.events().iter().map(events::convert).collect()
+        self.inner.events().iter().map(events::convert).collect()
     }
 
     /// The stop sequence that ended the first choice, if one did.
     #[getter]
     fn stop_sequence(&self) -> Option<&str> {
-        self.decoder.stop_sequence(0)
+        self.inner.stop_sequence(0)
     }
 
     /// Whether a choice has ended.
     #[pyo3(signature = (choice=0))]
     fn is_finished(&self, choice: usize) -> bool {
-        self.decoder.is_finished(choice)
+        self.inner.is_finished(choice)
     }
 
     /// Tokens of the prompt, of these from the cache, and of all answers so far.
     #[getter]
     fn usage(&self) -> (u64, u64, u64) {
-        let usage = self.decoder.usage();
+        let usage = self.inner.usage();
         (usage.prompt, usage.cached, usage.output)
     }
 }
 
 impl Decoder {
+    fn push_ids<'py>(
+        &mut self,
+        py: Python<'py>,
+        ids: impl ExactSizeIterator<Item = u32> + Clone + Send,
+        logprobs: Option<Vec<Logprob>>,
+        choice: usize,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let entry = |(id, (logprob, top)): (u32, Logprob)| TokenLogprob { id, logprob, top };
+        let logprobs = match logprobs {
+            Some(logprobs) if logprobs.len() == ids.len() => Some(ids.clone().zip(logprobs).map(entry).collect()),
+            Some(logprobs) => {
+                let found = format!("{} for {} tokens", logprobs.len(), ids.len());
+                return Err(argument_error("logprobs", "one entry for each token", &found));
+            }
+            None => None,
+        };
+        let Self { inner: decoder, protocol, out, .. } = self;
+        out.clear();
+        let pushed = if ids.len() < RELEASE {
+            decoder.push_to(ids, logprobs, choice, out)
+        } else {
+            py.detach(|| decoder.push_to(ids, logprobs, choice, out))
+        };
+        match pushed {
+            Ok(()) => Ok(PyBytes::new(py, out.as_bytes())),
+            Err(error) => Err(errors::request_error(py, &error, *protocol)),
+        }
+    }
+
     fn bytes<'py>(&self, py: Python<'py>, bytes: Result<Vec<u8>, Error>) -> PyResult<Bound<'py, PyBytes>> {
         match bytes {
             Ok(bytes) => Ok(PyBytes::new(py, &bytes)),

@@ -6,13 +6,52 @@
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyBufferError, PyIndexError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyIterator, PyList};
+use pyo3::types::{PyIterator, PyList, PyTuple};
 use recipe::encoded::Encoded;
+
+/// A buffer of ids that Python handed over, read where it lies.
+pub(crate) struct IdBuffer(PyBuffer<u32>);
+
+impl IdBuffer {
+    /// The buffer of an object that has a contiguous one of uint32.
+    pub(crate) fn get(object: &Bound<'_, PyAny>) -> Option<Self> {
+        // Lists and tuples have none; to ask them would cost an exception.
+        if object.is_exact_instance_of::<PyList>() || object.is_exact_instance_of::<PyTuple>() {
+            return None;
+        }
+        PyBuffer::get(object).ok().filter(|buffer| buffer.is_c_contiguous()).map(Self)
+    }
+
+    /// The ids. Another thread may write to them meanwhile; then each is read as it was at some time.
+    pub(crate) fn ids(&self) -> impl ExactSizeIterator<Item = u32> + Clone + Send {
+        let ids: &[AtomicU32] = match self.0.item_count() {
+            0 => &[],
+            // SAFETY: the buffer is contiguous, aligned for u32 (PyO3 has checked that), as long as it says, and lives
+            // until `self` releases it. `AtomicU32` is as large as u32 and lets others write.
+            count => unsafe { std::slice::from_raw_parts(self.0.buf_ptr().cast(), count) },
+        };
+        ids.iter().map(|id| id.load(Ordering::Relaxed))
+    }
+}
+
+/// Replaces `ids` by those of a sequence.
+pub(crate) fn extract_into(object: &Bound<'_, PyAny>, ids: &mut Vec<u32>) -> PyResult<()> {
+    let Ok(list) = object.cast::<PyList>() else {
+        *ids = object.extract()?;
+        return Ok(());
+    };
+    ids.clear();
+    for id in list {
+        ids.push(id.extract()?);
+    }
+    Ok(())
+}
 
 /// Ids of a prompt: a read-only buffer of uint32 (`memoryview(ids)`, `numpy.asarray(ids)`), and a sequence.
 #[pyclass(frozen, sequence, module = "deepseek_recipe")]

@@ -8,6 +8,7 @@ use super::machine::{Block, Machine, Stage};
 use super::region::{Mode, Region};
 use super::run::Run;
 
+const NEWLINES: [u8; 64] = [b'\n'; 64];
 /// Most bytes of white space held between two tags of a block; more is shown.
 const BLANK_LIMIT: usize = 1 << 16;
 
@@ -110,11 +111,18 @@ impl Machine {
 
     /// Sends on the newlines and white space that no tag follows.
     pub(super) fn flush_prose(&mut self) {
-        if !self.prose.is_empty() {
-            let run = self.prose.take();
-            for (bytes, at) in run.segments() {
+        if !self.prose.blank.is_empty() {
+            let blank = std::mem::take(&mut self.prose.blank);
+            for (bytes, at) in blank.segments() {
                 self.emit(bytes, at);
             }
+        }
+        let mut at = self.prose.newline_at;
+        while self.prose.newlines > 0 {
+            let count = self.prose.newlines.min(NEWLINES.len());
+            self.prose.newlines -= count;
+            self.emit(&NEWLINES[..count], at);
+            at += count as u64;
         }
     }
 
