@@ -177,7 +177,7 @@ def _scripted_engine(settings: ServeSettings) -> Engine:
 def _native_engine(settings: ServeSettings) -> Engine:
     from deepinfer.backends.native import NativeEngine
     from deepinfer.config import EngineConfig
-    from deepinfer.model.config import ModelConfig
+    from deepinfer.model.presets import embedded
 
     defaults = EngineConfig(name=settings.model, recipe_version=settings.prompt_format)
     context_length = settings.context_length or defaults.context_length
@@ -189,7 +189,7 @@ def _native_engine(settings: ServeSettings) -> Engine:
         context_length=context_length,
         block_count=block_count,
     )
-    return NativeEngine(config, ModelConfig())
+    return NativeEngine(config, embedded())
 
 
 def _is_loopback(host: str) -> bool:

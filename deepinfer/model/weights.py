@@ -1,0 +1,11 @@
+"""Weights without memory: a model is built of shapes alone, and gets its memory when it is loaded or drawn."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+
+def weight(*shape: int, trained: bool = True) -> nn.Parameter:
+    """Parameter of `shape` on the meta device; `trained` tells whether it has a gradient."""
+    return nn.Parameter(torch.empty(shape, device="meta"), requires_grad=trained)
