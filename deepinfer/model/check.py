@@ -77,7 +77,7 @@ class Report:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Check each directory named; 0 if all agree."""
+    """Check each directory named; 0 if all agree, 1 if not or on an error, 2 without a name."""
     if not arguments:
         print("usage: python -m deepinfer.model.check DIR ...", file=sys.stderr)
         return 2
@@ -198,9 +198,7 @@ def _run(
             if step < len(pieces):
                 piece = ids[done[slot] : done[slot] + pieces[step]]
                 own = range(slot * blocks, (slot + 1) * blocks)
-                spans.append(
-                    Span(token_ids=piece, start=done[slot], blocks=own, slot=slot, output_count=len(piece))
-                )
+                spans.append(Span(token_ids=piece, start=done[slot], blocks=own, slot=slot, output_count=len(piece)))
                 owners.append(slot)
                 done[slot] += len(piece)
         found = model(build_batch(spans, layout), cache, trace)
@@ -253,4 +251,5 @@ def _compare_hash(report: Report, model: Transformer, golden: Golden) -> None:
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)
     sys.exit(main(sys.argv[1:]))

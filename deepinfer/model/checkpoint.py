@@ -61,9 +61,7 @@ def load_model(
     return model
 
 
-def save_model(
-    model: Transformer, directory: Path, *, quantized: bool = False, shard_bytes: int | None = None
-) -> None:
+def save_model(model: Transformer, directory: Path, *, quantized: bool = False, shard_bytes: int | None = None) -> None:
     """Write `config.json`, the tensors and the token map. `quantized`: weights in the release's FP8 and FP4.
 
     `shard_bytes` splits the tensors into files of about that size.

@@ -171,7 +171,9 @@ class ModelConfig:
         """Describe the caches this model needs, in blocks of `block_size` tokens; `paged` as in `CacheLayout`."""
         ratios = [self.compress_ratios[layer] for layer in self.kv_source_layer_ids]
         if any(block_size % ratio for ratio in ratios):
-            message = f"block_size is {block_size}; it must be a multiple of the compression ratios {sorted(set(ratios))}"
+            message = (
+                f"block_size is {block_size}; it must be a multiple of the compression ratios {sorted(set(ratios))}"
+            )
             raise EngineError(message, code="invalid_configuration")
         return CacheLayout(
             block_size=block_size,

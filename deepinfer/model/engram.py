@@ -72,9 +72,7 @@ class Engram(nn.Module):
         return streams + gate * value
 
 
-def last_ids(
-    batch: Batch, cache: ModelCache, token_map: Tensor, *, pad: int, images: Tensor | None
-) -> Tensor:
+def last_ids(batch: Batch, cache: ModelCache, token_map: Tensor, *, pad: int, images: Tensor | None) -> Tensor:
     """Compressed ids [rows, longest n-gram] of each row's last tokens, its own last; its window is updated.
 
     Before the sequence starts, and from an image token backwards, they are `pad`, the compressed id of the pad token.
