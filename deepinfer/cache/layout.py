@@ -52,6 +52,12 @@ class CacheLayout:
         return ratio if ratio > 1 else 0
 
     @property
+    def released_bytes_per_token(self) -> float:
+        """Bytes a token adds in the formats of the release: FP4 with an e4m3 scale per 16 values for compressed keys,
+        FP4 with a ue8m0 scale per 32 for index keys."""
+        return sum((_fp4(source.width, 16) + _fp4(source.index_width, 32)) / source.ratio for source in self.sources)
+
+    @property
     def floats_per_block(self) -> int:
         """Floats that one block takes."""
         entries = ((source.width + source.index_width) * self.block_size // source.ratio for source in self.sources)
@@ -67,3 +73,7 @@ class CacheLayout:
         grouped = sum(2 * source.width for source in self.sources if source.ratio > 1)
         window = self.section(self.window) * self.window_layers * self.width
         return window + self.section(self.group_window) * grouped
+
+
+def _fp4(width: int, block: int) -> float:
+    return width / 2 + width / block

@@ -113,7 +113,7 @@ class Attention(nn.Module):
         softmax over the logits q.k / sqrt(width) and one sink per head, which takes weight and gives nothing. The
         mixture is rotated back by the query's position.
         """
-        queries = rotate(self.wq_b(latents).unflatten(-1, (self.heads, self.width)), angles)
+        queries = rotate(self.wq_b(latents).view(-1, self.heads, self.width), angles)
         hidden = ~torch.cat([part.visible for part in parts], dim=-1)
         mixed = torch.cat(
             [self._mix(queries, hidden, parts, slice(first, first + ROWS)) for first in range(0, len(queries), ROWS)]
@@ -121,7 +121,8 @@ class Attention(nn.Module):
         if trace is not None:
             trace.add("queries", self.plan.layer, queries)
         mixed = rotate(mixed, angles, inverse=True)
-        return self.wo_b(self.wo_a(mixed.reshape(len(mixed), self.wo_a.groups, -1)))
+        output: Tensor = self.wo_b(self.wo_a(mixed.view(len(mixed), self.wo_a.groups, -1)))
+        return output
 
     def _mix(self, queries: Tensor, hidden: Tensor, parts: list[Keys], rows: slice) -> Tensor:
         """Weighted sums of keys [rows, heads, width]."""

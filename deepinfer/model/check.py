@@ -82,10 +82,11 @@ def main(arguments: Sequence[str]) -> int:
         print("usage: python -m deepinfer.model.check DIR ...", file=sys.stderr)
         return 2
     try:
-        return 0 if all([check_directory(Path(name)) for name in arguments]) else 1
+        passed = [check_directory(Path(name)) for name in arguments]
     except EngineError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    return 0 if all(passed) else 1
 
 
 def check_directory(directory: Path) -> bool:
@@ -108,7 +109,8 @@ def check(directory: Path, golden: Golden, *, quantized: bool) -> Report:
     """Compare all sequences of `inputs.json` with `golden`."""
     config = replace(read_config(directory), quantization=Quantization(caches=quantized))
     config = _with_engram_sizes(config, golden, directory)
-    model = load_model(directory, config=config, token_map=golden.get("engram_token_map"))
+    token_map = golden.get("engram_token_map")
+    model = load_model(directory, config=config, token_map=None if token_map is None else token_map.tolist())
     inputs = read_json(directory / "inputs.json")
     report = Report()
     _compare_hash(report, model, golden)
@@ -239,7 +241,7 @@ def _with_engram_sizes(config: ModelConfig, golden: Golden, directory: Path) -> 
 
 
 def _compare_hash(report: Report, model: Transformer, golden: Golden) -> None:
-    tables = [model.layers[layer].engram.table for layer in model.config.engram_layer_ids]
+    tables = [layer.engram.table for layer in model.layers if layer.engram is not None]
     for key, name in (("primes", "primes"), ("offsets", "offsets"), ("multipliers", "multipliers")):
         if tables and (wanted := golden.get(f"engram_{key}")) is not None:
             found = np.concatenate([getattr(table, name).numpy().ravel() for table in tables])

@@ -45,7 +45,7 @@ def load_model(
     `config` defaults to the directory's `config.json`, `token_map` to its `engram_token_map.json`, a list, if there.
     """
     shape = read_config(directory) if config is None else config
-    model = Transformer(shape, _token_map(directory) if token_map is None else token_map)
+    model = Transformer(shape, read_token_map(directory) if token_map is None else token_map)
     stored = stored_tensors(directory)
     wanted = model.state_dict()
     _compare_names(wanted, stored)
@@ -81,7 +81,8 @@ def save_model(model: Transformer, directory: Path, *, quantized: bool = False, 
         _write_json(directory / TOKEN_MAP, model.token_map.tolist())
 
 
-def _token_map(directory: Path) -> list[int] | None:
+def read_token_map(directory: Path) -> list[int] | None:
+    """Compressed ids from `engram_token_map.json`, None where there is none. Raises `EngineError`."""
     path = directory / TOKEN_MAP
     if not path.exists():
         return None

@@ -30,7 +30,7 @@ class Entries:
 
 
 class Compressor(nn.Module):
-    """e = sum over the group of softmax(W_gate h) * (W_kv h), softmax over the group; c = RMS(e). Ratio 1: c = RMS(W_kv h)."""
+    """e = sum of softmax(W_gate h) * (W_kv h), sum and softmax over the group; c = RMS(e). Ratio 1: c = RMS(W_kv h)."""
 
     def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
@@ -58,7 +58,8 @@ class Compressor(nn.Module):
 
     def _groups(self, rows: Tensor, batch: Batch, cache: ModelCache, finished: Tensor) -> Tensor:
         if self.ratio == 1:
-            return self.wkv(rows)[finished]
+            latents: Tensor = self.wkv(rows)
+            return latents[finished]
         assert batch.grouped is not None
         states = torch.cat([self.wgate(rows), self.wkv(rows)], dim=-1)
         ring = cache.groups[self.layer]

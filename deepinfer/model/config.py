@@ -41,7 +41,7 @@ _ONLY: Final[Mapping[str, tuple[object, ...]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Yarn:
-    """Stretching of rotary frequencies (YaRN, Peng et al. 2023, https://arxiv.org/abs/2309.00071), no magnitude scale."""
+    """Stretched rotary frequencies (YaRN, Peng et al. 2023, https://arxiv.org/abs/2309.00071), no magnitude scale."""
 
     factor: float
     original_max_position_embeddings: int

@@ -19,13 +19,13 @@ from deepinfer.cache.pool import ModelCache
 from deepinfer.model.attention import Keys
 from deepinfer.model.batch import stored
 from deepinfer.model.config import LayerPlan, ModelConfig
+from deepinfer.model.hyper import collapse, spread
 from deepinfer.model.layer import Layer
 from deepinfer.model.linear import Linear
-from deepinfer.model.hyper import collapse, spread
 from deepinfer.model.norm import RmsNorm
 from deepinfer.model.numerics import sigmoid
 from deepinfer.model.rope import Rotary
-from deepinfer.model.weights import weight
+from deepinfer.model.weights import Embedding
 
 Choose: TypeAlias = Callable[[Tensor, int], Tensor]
 """Picks token ids [sequences], int64, from logits [sequences, vocabulary] of draft number `int`, counted from 0."""
@@ -59,8 +59,7 @@ class MarkovHead(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.embed = nn.Module()
-        self.embed.weight = weight(config.vocab_size, config.dspark_markov_rank)
+        self.embed = Embedding(config.vocab_size, config.dspark_markov_rank)
         self.head = Linear(config.dspark_markov_rank, config.vocab_size, rounds_inputs=False)
 
 
@@ -114,8 +113,11 @@ def stages(config: ModelConfig) -> list[DraftStage]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _BlockRows:
-    """Rows of all blocks: `positions` [rows]; `context` [sequences * window] into a ring; `places` [rows, window + block]
-    into the rows, then the context."""
+    """Rows of all blocks, one block after the other.
+
+    `positions` [rows]; `context` [sequences * window], places of a ring; `places` [rows, window + block] point into the
+    rows and then the context, at finite keys only, and count where `visible`.
+    """
 
     positions: Tensor
     context: Tensor
@@ -152,7 +154,7 @@ def speak(
     """
     previous, tokens, logits, confidence = first, [], [], []
     for number, temperature in enumerate(temperatures):
-        bigram = last.markov_head.embed.weight[previous]
+        bigram = last.markov_head.embed(previous)
         logits.append(base[:, number] + last.markov_head.head(bigram))
         state = torch.cat([hidden[:, number], bigram], dim=-1)
         confidence.append(sigmoid(last.confidence_head.proj(state)[:, 0] / temperature))

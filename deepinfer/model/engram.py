@@ -31,11 +31,11 @@ class Table(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         """Rows [..., width], float32, of the numbers `rows` [...], int64."""
-        values = self.weight[rows].float()
+        values: Tensor = self.weight[rows].float()
         if self.scale is None:
             return values
         scales = self.scale[rows].float()
-        return (values.unflatten(-1, (scales.shape[-1], -1)) * scales[..., None]).flatten(-2)
+        return (values.view(*scales.shape, -1) * scales[..., None]).flatten(-2)
 
 
 class Engram(nn.Module):
@@ -62,7 +62,7 @@ class Engram(nn.Module):
         rows = self.table.rows(ids)
         if trace is not None:
             trace.add("engram_rows", self.layer, rows)
-        recalled = self.wkv(self.embed(rows).flatten(1)).unflatten(-1, (self.streams + 1, self.hidden))
+        recalled: Tensor = self.wkv(self.embed(rows).flatten(1)).view(-1, self.streams + 1, self.hidden)
         keys, value = recalled[:, :-1], recalled[:, -1:]
         products = streams * inverse_rms(streams, self.epsilon) * keys * inverse_rms(keys, self.epsilon)
         agreement = (products * (self.q_weight * self.k_weight)).sum(-1, keepdim=True) / math.sqrt(self.hidden)

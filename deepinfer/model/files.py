@@ -54,7 +54,7 @@ def stored_tensors(directory: Path) -> dict[str, StoredTensor]:
     for file in _files(directory):
         try:
             with safe_open(file, framework="numpy") as opened:
-                for name in opened.keys():  # noqa: SIM118 (an open file is no mapping)
+                for name in opened.keys():
                     part = opened.get_slice(name)
                     found[name] = StoredTensor(file, part.get_dtype(), tuple(part.get_shape()))
         except (OSError, SafetensorError) as error:

@@ -54,9 +54,7 @@ class HyperConnection:
         return Mix(
             pre=gates[:, :n] + self.epsilon,
             post=post + post,
-            streams=sinkhorn(raw[:, 2 * n :].unflatten(-1, (n, n)), self.rounds, self.epsilon)
-            .transpose(1, 2)
-            .contiguous(),
+            streams=sinkhorn(raw[:, 2 * n :].reshape(-1, n, n), self.rounds, self.epsilon).transpose(1, 2).contiguous(),
         )
 
 

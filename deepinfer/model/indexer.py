@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from deepinfer.cache.pool import ModelCache
 from deepinfer.model.batch import Batch, Group
@@ -21,12 +22,13 @@ from deepinfer.model.trace import Trace
 
 # Entries scored by one product: every product has the same shape, whatever the length of the context.
 SCORED = 128
-# Rows whose scores are held at once.
+# Rows whose scores are held at once, and products of one call where there are fewer rows.
 ROWS = 128
+PRODUCTS = 64
 
 
 class Indexer(nn.Module):
-    """score_j = sum over heads of w relu(query . key_j) / sqrt(width heads); a reindex layer sees only the candidates."""
+    """score_j = sum over heads of w relu(query . key_j) / sqrt(width heads); reindex layers see only the candidates."""
 
     def __init__(self, config: ModelConfig, plan: LayerPlan) -> None:
         super().__init__()
@@ -108,7 +110,7 @@ class Indexer(nn.Module):
         entries: int,
     ) -> Tensor:
         """Scores [rows, entries], those of invisible entries included."""
-        queries = rotate(self.wq_b(latents).unflatten(-1, (self.heads, self.width)), angles)
+        queries = rotate(self.wq_b(latents).view(-1, self.heads, self.width), angles)
         queries = fake_fp4(queries) if self.quantizes else queries
         weights = self.weights_proj(rows) * (self.width * self.heads) ** -0.5
         keys = cache.index_keys[self.source]
@@ -120,15 +122,17 @@ class Indexer(nn.Module):
 def _score_group(group: Group, queries: Tensor, weights: Tensor, keys: Tensor, per_block: int, entries: int) -> Tensor:
     """Scores [rows of the group, entries] of `queries` [rows, heads, width] with head weights [rows, heads]."""
     spans, length = len(group.tables), group.length
-    query = queries[group.rows].unflatten(0, (spans, length))
-    weight = weights[group.rows].unflatten(0, (spans, length, 1))
+    query = queries[group.rows].view(spans, length, 1, *queries.shape[1:])
+    weight = weights[group.rows].view(spans, length, 1, 1, -1)
     places = torch.arange(per_block) + group.tables[:, :, None] * per_block
-    places = torch.nn.functional.pad(places.flatten(1), (0, -places[0].numel() % SCORED))
+    places = functional.pad(places.flatten(1), (0, -places[0].numel() % SCORED)).view(spans, -1, SCORED)
     scores = query.new_full((spans, length, entries), -torch.inf)
-    for first in range(0, min(entries, places.shape[1]), SCORED):
-        key = keys[places[:, None, first : first + SCORED]].transpose(-1, -2)
+    step = max(1, PRODUCTS // (spans * length))
+    for first in range(0, -(-entries // SCORED), step):
+        key = keys[places[:, None, first : first + step]].transpose(-1, -2)
+        columns = slice(first * SCORED, (first + step) * SCORED)
         for row in range(0, length, ROWS):
-            dots = torch.matmul(query[:, row : row + ROWS], key)
-            part = torch.matmul(weight[:, row : row + ROWS], torch.relu(dots))[:, :, 0]
-            scores[:, row : row + ROWS, first : first + SCORED] = part[..., : entries - first]
+            dots = torch.matmul(query[:, row : row + ROWS], key).relu()
+            part = torch.matmul(weight[:, row : row + ROWS], dots).flatten(2)
+            scores[:, row : row + ROWS, columns] = part[..., : entries - columns.start]
     return scores.flatten(0, 1)

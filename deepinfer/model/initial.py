@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -11,7 +13,8 @@ from deepinfer.model.layer import Layer
 from deepinfer.model.linear import Linear
 from deepinfer.model.moe import Gate
 from deepinfer.model.norm import RmsNorm
-from deepinfer.model.transformer import Embedding, Transformer
+from deepinfer.model.transformer import Transformer
+from deepinfer.model.weights import Embedding
 
 
 def randomize(model: Transformer, *, seed: int, logit_deviation: float = 1.0) -> Transformer:
@@ -45,7 +48,7 @@ def _deviation(module: nn.Module, name: str) -> float:
     if isinstance(module, Gate) and name.startswith("bias"):
         return 0.0
     if isinstance(module, Linear):
-        return float(module.weight.shape[1]) ** -0.5
+        return 1.0 / math.sqrt(module.weight.shape[1])
     if isinstance(module, Layer):
         return 0.02 if name.endswith("_fn") else 0.0
     return 1.0 if isinstance(module, Embedding | Table) else 0.02

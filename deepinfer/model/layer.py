@@ -8,6 +8,7 @@ from deepinfer.cache.pool import ModelCache
 from deepinfer.model.attention import Attention, Shared
 from deepinfer.model.batch import Batch
 from deepinfer.model.config import LayerPlan, ModelConfig
+from deepinfer.model.engram import Engram
 from deepinfer.model.hyper import HyperConnection, Mix, collapse, spread
 from deepinfer.model.moe import MixtureOfExperts
 from deepinfer.model.norm import RmsNorm
@@ -27,11 +28,13 @@ class Layer(nn.Module):
         self.ffn_norm = RmsNorm(config.hidden_size, config.rms_norm_eps)
         self.ffn = MixtureOfExperts(config, plan.layer)
         self.hyper = HyperConnection(config)
+        # Set by the model for the layers that have one.
+        self.engram: Engram | None = None
         n = config.hc_mult
-        for part in ("attn", "ffn"):
-            self.register_parameter(f"hc_{part}_fn", weight(2 * n + n * n, n * config.hidden_size))
-            self.register_parameter(f"hc_{part}_base", weight(2 * n + n * n))
-            self.register_parameter(f"hc_{part}_scale", weight(3))
+        coefficients, inputs = 2 * n + n * n, n * config.hidden_size
+        self.hc_attn_fn, self.hc_ffn_fn = weight(coefficients, inputs), weight(coefficients, inputs)
+        self.hc_attn_base, self.hc_ffn_base = weight(coefficients), weight(coefficients)
+        self.hc_attn_scale, self.hc_ffn_scale = weight(3), weight(3)
 
     def forward(
         self,

@@ -1,9 +1,9 @@
 """Matrix products, batch-invariant or free.
 
 A library may add up a row's products in another order when more rows are multiplied with it. The invariant form
-therefore always makes the same call: tiles of `TILE` rows, padded with zeros, each a product of one fixed shape. A row's
-bits then depend on nothing but the row; that its place in the tile does not matter either is tested. Cost: up to
-`TILE` times the arithmetic for a single row, though hardly more time, as the weights are read once either way.
+therefore always makes the same call: tiles of `TILE` rows, padded with zeros, each a product of one fixed shape. Then a
+row's bits depend on nothing but the row; that its place in the tile does not matter either is tested. Cost: up to
+`TILE` times the arithmetic for a single row; less in time, as the weights are read once either way.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch.nn import functional
 from deepinfer.model.quantization import fake_fp8
 from deepinfer.model.weights import weight
 
-TILE = 16
+TILE = 8
 
 
 class Linear(nn.Module):
@@ -57,6 +57,9 @@ class GroupedLinear(Linear):
 def tiled(rows: Tensor, matrix: Tensor) -> Tensor:
     """Return `rows` [rows, inputs] times `matrix` [outputs, inputs] transposed, in tiles."""
     outputs, inputs = matrix.shape
+    if outputs == 1:
+        # Libraries take another routine for a single column, in which the place of a row does matter.
+        return (rows * matrix).sum(-1, keepdim=True)
     count = -(-len(rows) // TILE)
     missing = count * TILE - len(rows)
     tiles = (functional.pad(rows, (0, 0, 0, missing)) if missing else rows).reshape(count, TILE, inputs)

@@ -62,7 +62,8 @@ class MixtureOfExperts(nn.Module):
         self.epsilon = constant(WEIGHT_EPSILON)
         self.gate = Gate(config)
         sizes = (config.hidden_size, config.moe_intermediate_size)
-        self.experts = nn.ModuleList(Expert(*sizes, config.swiglu_limit) for _ in range(config.n_routed_experts))
+        experts = [Expert(*sizes, config.swiglu_limit) for _ in range(config.n_routed_experts)]
+        self.experts = nn.ModuleList(experts)
         self.shared_experts = Expert(sizes[0], sizes[1] * config.n_shared_experts, config.swiglu_limit)
 
     def forward(self, rows: Tensor, images: Tensor | None, trace: Trace | None) -> Tensor:

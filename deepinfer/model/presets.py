@@ -1,4 +1,4 @@
-"""Shapes of known models: the release, published and own test sizes, the embedded model, the bench. Imports no torch."""
+"""Shapes of known models: the release, test sizes, the embedded model, the bench. Imports no torch."""
 
 from __future__ import annotations
 

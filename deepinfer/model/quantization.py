@@ -89,10 +89,10 @@ def _blockwise(values: Tensor, block: int, rounding: Callable[[Tensor], Tensor])
 
     def whole(rows: Tensor) -> Tensor:
         # A last block that is not full is one of its own: the zeros change no peak.
-        padded = functional.pad(rows, (0, -width % block)).unflatten(-1, (-1, block))
-        return rounding(padded).flatten(-2)[..., :width]
+        padded = functional.pad(rows, (0, -width % block))
+        return rounding(padded.reshape(*padded.shape[:-1], padded.shape[-1] // block, block)).flatten(-2)[..., :width]
 
     if not torch.is_grad_enabled():
         return whole(values)
-    result: Tensor = _StraightThrough.apply(values, whole)
+    result: Tensor = _StraightThrough.apply(values, whole)  # type: ignore[no-untyped-call]  # torch leaves it untyped
     return result

@@ -73,6 +73,6 @@ def rotate(values: Tensor, angles: tuple[Tensor, Tensor], *, inverse: bool = Fal
     cosine, sine = (table[:, None] if values.dim() == 3 else table for table in angles)
     turned = cosine.shape[-1]
     pairs = values[..., -turned:]
-    swapped = pairs.unflatten(-1, (-1, 2)).flip(-1).flatten(-2) * sine
+    swapped = pairs.reshape(*pairs.shape[:-1], turned // 2, 2).flip(-1).flatten(-2) * sine
     rotated = pairs * cosine - swapped if inverse else pairs * cosine + swapped
     return torch.cat([values[..., :-turned], rotated], dim=-1)

@@ -50,7 +50,7 @@ def candidate_mask(scores: Tensor, *, block: int, limit: int) -> Tensor:
     """
     entries = scores.shape[-1]
     padded = torch.nn.functional.pad(scores, (0, -entries % block), value=-torch.inf)
-    blocks = padded.unflatten(-1, (-1, block)).amax(-1)
+    blocks = padded.view(len(scores), -1, block).amax(-1)
     visible = (scores > -torch.inf).sum(-1, keepdim=True)
     newest = torch.arange(blocks.shape[-1]) == (visible - 1).div(block, rounding_mode="floor")
     kept = best(blocks.masked_fill(newest, torch.inf), limit)

@@ -1,7 +1,7 @@
 """Formats of weights in a checkpoint: FP8 in square blocks, FP4 packed in bytes, both with power-of-two scales.
 
-A quantised weight `name.weight` has a companion `name.scale`. Decoding is exact; encoding what was decoded gives the
-same bytes.
+A quantised weight `name.weight` has a companion `name.scale`. Decoding is exact, and what was
+decoded loses nothing when it is encoded again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def encode_fp8(weight: Tensor) -> tuple[Tensor, Tensor]:
     """Weight in e4m3 and scale in ue8m0 of a float32 matrix [outputs, inputs]."""
     rows, columns = weight.shape
     padded = functional.pad(weight.abs(), (0, -columns % BLOCK, 0, -rows % BLOCK))
-    peaks = padded.unflatten(0, (-1, BLOCK)).unflatten(2, (-1, BLOCK)).amax((1, 3))
+    peaks = padded.view(len(padded) // BLOCK, BLOCK, -1, BLOCK).amax((1, 3))
     # A block of zeros has any scale; one keeps it in range.
     scale = torch.where(peaks > 0, power_of_two_scale(peaks.clamp_min(FP8_MAX * 2.0**-126), FP8_MAX), 1.0)
     return (weight / _spread(scale, BLOCK, rows, columns)).to(torch.float8_e4m3fn), scale.to(torch.float8_e8m0fnu)
@@ -49,7 +49,7 @@ def encode_fp4(weight: Tensor) -> tuple[Tensor, Tensor]:
     """
     if weight.shape[1] % BLOCK:
         raise ValueError(f"FP4 wants inputs in multiples of {BLOCK}; there are {weight.shape[1]}")
-    blocks = weight.unflatten(1, (-1, BLOCK))
+    blocks = weight.reshape(len(weight), -1, BLOCK)
     scale = power_of_two_scale(blocks.abs().amax(-1, keepdim=True).clamp_min(FP4_FLOOR), FP4_MAX)
     values = round_e2m1(blocks / scale).flatten(1)
     codes = torch.bucketize(values.abs(), _CODES[:8]) + 8 * values.signbit()

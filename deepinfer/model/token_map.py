@@ -20,13 +20,13 @@ _SPACES: Final = re.compile(r"[ \t\r\n]+")
 def token_key(text: str, piece: str) -> str:
     """What tokens of one compressed id share: `text` normalised, or `piece` where the text alone is not UTF-8.
 
-    NFKC, NFD, accents stripped, lower case, runs of white space to one space, ends stripped. A text that is one space
+    NFKC, NFD, all marks dropped, lower case, runs of white space to one space, ends stripped. A text that is one space
     by then stays one. What becomes empty falls back to the text.
     """
     if _REPLACEMENT in text:
         return piece
     folded = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", text))
-    folded = "".join(character for character in folded if unicodedata.category(character) != "Mn").lower()
+    folded = "".join(character for character in folded if unicodedata.category(character)[0] != "M").lower()
     folded = _SPACES.sub(" ", folded)
     folded = _SPACE if folded == " " else folded
     return folded.strip().replace(_SPACE, " ") or text

@@ -7,6 +7,7 @@ dictionary is a checkpoint. Source of the formulas: the architecture notes that 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -24,19 +25,7 @@ from deepinfer.model.linear import Linear
 from deepinfer.model.norm import RmsNorm
 from deepinfer.model.rope import rotaries
 from deepinfer.model.trace import Trace
-from deepinfer.model.weights import weight
-
-
-class Embedding(nn.Module):
-    """One row per token: `weight` [vocabulary, hidden]."""
-
-    def __init__(self, count: int, width: int) -> None:
-        super().__init__()
-        self.weight = weight(count, width)
-
-    def forward(self, ids: Tensor) -> Tensor:
-        """Rows [..., hidden] of `ids` [...], int64."""
-        return self.weight[ids]
+from deepinfer.model.weights import Embedding
 
 
 class Transformer(nn.Module):
@@ -50,13 +39,13 @@ class Transformer(nn.Module):
         self.config = config
         self.window_rotary, self.compressed_rotary = rotaries(config)
         self.embed = Embedding(config.vocab_size, config.hidden_size)
-        self.layers = nn.ModuleList(Layer(config, plan) for plan in config.plans)
+        self.layers: Sequence[Layer] = cast("Any", nn.ModuleList(Layer(config, plan) for plan in config.plans))
         self.token_map = check_token_map(range(config.vocab_size) if token_map is None else token_map, config)
         for layer, table in hash_tables(config, int(self.token_map.max()) + 1).items():
             self.layers[layer].engram = Engram(config, layer, table)
         self.norm = RmsNorm(config.hidden_size, config.rms_norm_eps)
         self.head = Linear(config.hidden_size, config.vocab_size, rounds_inputs=False)
-        self.mtp = nn.ModuleList(stages(config))
+        self.mtp: Sequence[DraftStage] = cast("Any", nn.ModuleList(stages(config)))
         self.set_batch_invariant(True)
         for module in self.modules():
             if isinstance(module, Linear):
@@ -82,7 +71,7 @@ class Transformer(nn.Module):
         )
         features = []
         for layer in self.layers:
-            if ids is not None and hasattr(layer, "engram"):
+            if ids is not None and layer.engram is not None:
                 streams = layer.engram(streams, ids, images, trace)
             if layer.plan.layer in self.config.dspark_target_layer_ids:
                 features.append(streams.mean(1))
@@ -116,12 +105,12 @@ class Transformer(nn.Module):
         streams, pre = self._begin(ids.flatten())
         for index, stage in enumerate(self.mtp, start=self.config.num_hidden_layers):
             streams, pre = stage.draft(streams, pre, rows, cache.windows[index], self.window_rotary)
-        last: DraftStage = self.mtp[-1]
+        last = self.mtp[-1]
         hidden = collapse(pre, streams)
-        base = self.head(last.norm(hidden)).unflatten(0, (-1, size))
+        base = self.head(last.norm(hidden)).view(-1, size, self.config.vocab_size)
         pick = (lambda logits, _: logits.argmax(-1)) if choose is None else choose
         scales = [1.0] * size if temperatures is None else temperatures
-        return speak(last, hidden.unflatten(0, (-1, size)), base, block.token_ids, pick, scales)
+        return speak(last, hidden.view(-1, size, self.config.hidden_size), base, block.token_ids, pick, scales)
 
     def _begin(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Streams [rows, n, hidden] of embedded `ids` [rows], and the mix [rows, n] that reads the first."""
@@ -145,8 +134,7 @@ class Transformer(nn.Module):
 
     def _write_draft_windows(self, features: Tensor, batch: Batch, cache: ModelCache) -> None:
         """Context keys of the draft layers, from what enters the target layers [rows, targets * hidden]."""
-        first: DraftStage = self.mtp[0]
-        context = first.main_norm(first.main_proj(features))
+        context = self.mtp[0].main_norm(self.mtp[0].main_proj(features))
         angles = self.window_rotary.angles(batch.positions)
         for index, stage in enumerate(self.mtp, start=self.config.num_hidden_layers):
             batch.local.keep(stage.attn.window_keys(context, angles), cache.windows[index])

@@ -41,8 +41,8 @@ def frequency(pair: int, width: int, theta: float, yarn: Any) -> float:
         )
 
     low, high = max(0, math.floor(d(yarn.beta_fast))), min(width - 1, math.ceil(d(yarn.beta_slow)))
-    ramp = min(max((pair - low) / max(high - low, 1e-3), 0.0), 1.0)
-    return plain * (ramp / yarn.factor + 1 - ramp)
+    ramp: float = min(max((pair - low) / max(high - low, 1e-3), 0.0), 1.0)
+    return plain * (ramp / float(yarn.factor) + 1 - ramp)
 
 
 def rotate(x: Array, position: int, config: ModelConfig, *, compressed: bool) -> Array:

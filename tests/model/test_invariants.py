@@ -121,9 +121,7 @@ def test_rejected_drafts_leave_no_trace(model: Transformer, accepted: int) -> No
 def _draft(runner: Runner, last: int, position: int) -> Draft:
     """Draft after `last`, as if it were the newest accepted token, at `position`."""
     with torch.inference_mode():
-        block = DraftBlock(
-            token_ids=torch.tensor([last]), positions=torch.tensor([position]), slots=torch.tensor([0])
-        )
+        block = DraftBlock(token_ids=torch.tensor([last]), positions=torch.tensor([position]), slots=torch.tensor([0]))
         return runner.model.draft(block, runner.cache)
 
 
@@ -143,9 +141,7 @@ def test_drafts_of_a_batch_are_those_of_each(model: Transformer) -> None:
     runner.step([(number, 0, ids) for number, ids in enumerate(prompts)])
     with torch.inference_mode():
         together = model.draft(
-            DraftBlock(
-                token_ids=torch.tensor([5, 6, 7]), positions=torch.tensor([30, 3, 12]), slots=torch.arange(3)
-            ),
+            DraftBlock(token_ids=torch.tensor([5, 6, 7]), positions=torch.tensor([30, 3, 12]), slots=torch.arange(3)),
             runner.cache,
         )
     for number, ids in enumerate(prompts):

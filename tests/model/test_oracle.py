@@ -25,7 +25,9 @@ def test_agrees_with_the_other_implementation(capsys: pytest.CaptureFixture[str]
         assert f"  {key} " in printed
 
 
-@pytest.mark.parametrize("name", ["layers.3.attn.indexer.k_norm.weight", "layers.2.hc_ffn_base", "layers.1.attn.attn_sink"])
+@pytest.mark.parametrize(
+    "name", ["layers.3.attn.indexer.k_norm.weight", "layers.2.hc_ffn_base", "layers.1.attn.attn_sink"]
+)
 def test_a_changed_weight_is_found(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     copy = tmp_path / "A"
     shutil.copytree(ORACLE, copy, ignore=shutil.ignore_patterns("golden_quant.npz"))

@@ -144,6 +144,7 @@ def test_engram_rows_and_gate() -> None:
         found = trace.last("engram_rows", layer).tolist()
         assert found == [reference.engram_rows(ids, p, layer, model.config, TOKEN_MAP) for p in range(30)]
         block = model.layers[layer].engram
+        assert block is not None
         recalled = block(streams, _ids(ids), None, None)
         for p in range(30):
             wanted = reference.engram(
@@ -167,6 +168,7 @@ def _ids(ids: list[int]) -> torch.Tensor:
 def test_a_gate_of_zero_keeps_the_sign_of_its_bit() -> None:
     model = lively()
     block = model.layers[1].engram
+    assert block is not None
     streams = torch.zeros(1, 4, 64)
     added = block(streams, torch.tensor([[5, 6, 7]]), None, None)
     value = block.wkv(block.embed(block.table.rows(torch.tensor([[5, 6, 7]]))).flatten(1))[:, -64:]
