@@ -86,6 +86,7 @@ class Indexer(nn.Module):
         selection = self._selection(ascending(chosen, self.count), batch, cache)
         if trace is not None:
             trace.add("index_sel", self.plan.layer, selection.entries)
+            trace.add("index_places", self.plan.layer, selection.places)
             if limit is not None:
                 trace.add("cand_mask", self.plan.layer, limit)
         return selection, limit
