@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from deepinfer.model.config import ModelConfig
+from deepinfer.model.config_file import config_to_json
 from deepinfer.model.engram import Table
 from deepinfer.model.files import CONFIG, INDEX, SINGLE, StoredTensor, broken, read_config, stored_tensors
 from deepinfer.model.linear import Linear
@@ -76,7 +77,7 @@ def save_model(model: Transformer, directory: Path, *, quantized: bool = False, 
     if shard_bytes is not None:
         places = {name: file for file, shard in zip(names, shards, strict=True) for name in shard}
         _write_json(directory / INDEX, {"weight_map": places})
-    _write_json(directory / CONFIG, model.config.to_json())
+    _write_json(directory / CONFIG, config_to_json(model.config))
     if model.config.engram_layer_ids:
         _write_json(directory / TOKEN_MAP, model.token_map.tolist())
 

@@ -104,7 +104,10 @@ class DraftStage(Layer):
 
 def stages(config: ModelConfig) -> list[DraftStage]:
     """Draft layers of a model; none if it has none."""
-    shape, count = config.draft_config, config.num_nextn_predict_layers
+    count = config.num_nextn_predict_layers
+    if not count:
+        return []
+    shape = config.draft_config
     targets = len(config.dspark_target_layer_ids)
     return [
         DraftStage(shape, plan, targets=targets, is_last=plan.layer == count - 1, main=config) for plan in shape.plans

@@ -15,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 
 from deepinfer.errors import EngineError
 from deepinfer.model.config import ModelConfig
+from deepinfer.model.config_file import config_from_json
 
 CONFIG: Final = "config.json"
 SINGLE: Final = "model.safetensors"
@@ -32,7 +33,7 @@ class StoredTensor:
 
 def read_config(directory: Path) -> ModelConfig:
     """Read `config.json`. Raises `EngineError`."""
-    return ModelConfig.from_json(read_json(directory / CONFIG))
+    return config_from_json(read_json(directory / CONFIG))
 
 
 def read_json(path: Path) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ from deepinfer.inspection import describe
 from deepinfer.model import presets
 from deepinfer.model.checkpoint import load_model, save_model
 from deepinfer.model.config import ModelConfig, Quantization
+from deepinfer.model.config_file import config_from_json, config_to_json
 from deepinfer.model.files import read_config, stored_tensors
 from deepinfer.model.presets import tiny
 from deepinfer.model.transformer import Transformer
@@ -139,7 +140,7 @@ def test_a_scale_that_does_not_fit_is_named(
         ("config.json", "{", "is not JSON"),
         ("config.json", "[]", "holds list; it must hold an object"),
         ("config.json", "[" * 100_000, "is not JSON"),
-        ("config.json", '{"vocab_size": 5}', "a field is missing"),
+        ("config.json", '{"vocab_size": 5}', "compress_ratios is missing"),
         ("model.safetensors", "junk", "cannot be read"),
         ("model.safetensors.index.json", '{"weight_map": {"a": "../other.safetensors"}}', "must lie beside the index"),
         (
@@ -170,6 +171,16 @@ def test_a_directory_that_is_none(tmp_path: Path) -> None:
     [
         ({"hidden_size": -1}, "hidden_size is -1"),
         ({"hidden_size": "64"}, "hidden_size is '64'"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000; it must be an integer from 1 to 1024"),
+        ({"num_hidden_layers": "5"}, "wrong type"),
+        ({"compress_ratios": None}, "compress_ratios is missing"),
+        ({"compress_ratios": 2}, "wrong type"),
+        ({"compress_ratios": [0, -2, 2, 1, 1]}, "compress_ratios is .*; it must be a list of integers of at least 0"),
+        ({"kv_source_layer_ids": 3}, "kv_source_layer_ids is 3; it must be a list"),
+        ({"gate_temp": 0}, "gate_temp is 0; it must be above 0"),
+        ({"rope_theta": 1}, "rope_theta is 1; it must be above 1"),
+        ({"rope_scaling": 5}, "rope_scaling is 5; it must be an object"),
+        ({"quantization_config": "fp8"}, "quantization_config is 'fp8'; it must be an object"),
         ({"rms_norm_eps": float("nan")}, "rms_norm_eps is nan"),
         ({"scoring_func": "softmax"}, "scoring_func is 'softmax'; only 'sqrtsoftplus' is known"),
         ({"num_experts_per_tok": 9}, "num_experts_per_tok is 9, above 4 experts"),
@@ -193,17 +204,17 @@ def test_a_directory_that_is_none(tmp_path: Path) -> None:
     ],
 )
 def test_a_configuration_that_clashes_is_refused(change: dict[str, object], words: str) -> None:
-    document = presets.tester().to_json()
+    document = config_to_json(presets.tester())
     document["text_config"] |= change
     with pytest.raises(EngineError, match=words) as refusal:
-        ModelConfig.from_json(document)
+        config_from_json(document)
     assert refusal.value.code == "invalid_configuration"
 
 
 @pytest.mark.parametrize("name", ["release", "tester", "fixture", "tiny", "embedded", "bench"])
 def test_configurations_round_trip(name: str) -> None:
     config: ModelConfig = getattr(presets, name)()
-    assert ModelConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+    assert config_from_json(json.loads(json.dumps(config_to_json(config)))) == config
 
 
 def test_the_cache_of_the_release_takes_890_bytes_per_token() -> None:
