@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from deepinfer.model.config import ModelConfig
+from deepinfer.model.config import ModelConfig, invalid
 
 SEED_PER_LAYER = 10007
 # Witnesses that make the Miller-Rabin test exact below 3.3e24.
@@ -51,7 +51,8 @@ class HashTable:
 def hash_tables(config: ModelConfig, compressed_size: int) -> dict[int, HashTable]:
     """Hash of every Engram layer, for a vocabulary of `compressed_size` ids.
 
-    Each prime is the next above `engram_vocab_size` - 1 that no layer, n-gram or head before it has taken.
+    Each prime is the next above `engram_vocab_size` - 1 that no layer, n-gram or head before it has taken. Raises
+    `EngineError` (`invalid_configuration`) if the tables do not have the sizes that the configuration states.
     """
     grams, heads = config.engram_max_ngram_size - 1, config.engram_n_heads
     primes = _primes_from(config.engram_vocab_size)
@@ -63,6 +64,10 @@ def hash_tables(config: ModelConfig, compressed_size: int) -> dict[int, HashTabl
             offsets=(taken.flatten().cumsum(0) - taken.flatten()).view(grams, heads),
             multipliers=torch.from_numpy(multipliers(layer, config.engram_max_ngram_size, compressed_size)),
         )
+    sizes = tuple(table.row_count for table in tables.values())
+    if config.engram_num_embeddings not in ((), sizes):
+        stated = config.engram_num_embeddings
+        raise invalid(f"engram_num_embeddings is {stated}; n-grams, heads and engram_vocab_size give {sizes}")
     return tables
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from deepinfer.errors import EngineError
 from deepinfer.model import presets
 from deepinfer.model.engram_hash import check_token_map, hash_tables, is_prime, multipliers
 from deepinfer.model.token_map import token_key, token_map
@@ -16,6 +19,12 @@ def test_tables_of_the_release() -> None:
     tables = hash_tables(presets.release(), 99092)
     assert {layer: table.row_count for layer, table in tables.items()} == {1: 384_006_168, 14: 384_016_682}
     assert int(tables[1].primes[0, 0]) == 16_000_057
+
+
+def test_sizes_that_the_configuration_states_are_checked() -> None:
+    config = replace(presets.fixture(), engram_num_embeddings=(1, 2))
+    with pytest.raises(EngineError, match=r"engram_num_embeddings is \(1, 2\); .* give \(290, 370\)"):
+        hash_tables(config, 100)
 
 
 def test_primes_are_those_of_the_definition() -> None:

@@ -19,7 +19,7 @@ from deepinfer.model.transformer import Transformer
 from tests.model.support import BLOCK_SIZE, IMAGE, Runner, lively, tokens
 
 ROUNDED = replace(tiny(), image_token_id=IMAGE, quantization=Quantization(caches=True, activations=True))
-LENGTHS = (33, 1, 8, 50, 17, 2, 40)
+LENGTHS = (33, 1, 8, 36, 17, 2)
 
 
 @pytest.fixture(scope="module", params=[None, ROUNDED], ids=["exact", "rounded"])
@@ -39,9 +39,9 @@ def pieces(ids: Sequence[int], sizes: Sequence[int]) -> list[tuple[int, Sequence
     return result
 
 
-@pytest.mark.parametrize("sizes", [(1,), (2,), (3, 1), (7,), (16,), (5, 1, 1, 30)])
+@pytest.mark.parametrize("sizes", [(1,), (2,), (7,), (16,), (5, 1, 1, 22)])
 def test_chunks_change_no_bit(model: Transformer, sizes: Sequence[int]) -> None:
-    ids = tokens(50)
+    ids = tokens(36)
     whole = Runner(model).run(ids)
     assert whole.isfinite().all()
     runner = Runner(model)
@@ -54,7 +54,7 @@ def test_batches_change_no_bit(model: Transformer) -> None:
     prompts = [tokens(length, seed=number) for number, length in enumerate(LENGTHS)]
     alone = [Runner(model).run(ids) for ids in prompts]
     runner = Runner(model, sequences=len(prompts))
-    plans = [pieces(ids, ((1,), (4, 1), (9,), (50,))[number % 4]) for number, ids in enumerate(prompts)]
+    plans = [pieces(ids, ((1,), (4, 1), (9,), (40,))[number % 4]) for number, ids in enumerate(prompts)]
     found: list[list[Tensor]] = [[] for _ in prompts]
     for step in range(max(len(plan) for plan in plans)):
         chosen = [number for number, plan in enumerate(plans) if step < len(plan)]
@@ -68,7 +68,7 @@ def test_batches_change_no_bit(model: Transformer) -> None:
 def test_place_in_the_batch_changes_no_bit(model: Transformer) -> None:
     ids = tokens(20)
     wanted = Runner(model).run(ids)[-1]
-    for count in (1, 2, 5, 16, 17, 33):
+    for count in (1, 2, 9, 17):
         runner = Runner(model, sequences=count + 1, capacity=32)
         others = [(number, 0, tokens(20, seed=number)) for number in range(1, count)]
         runner.step([(0, 0, ids[:-1]), *others])

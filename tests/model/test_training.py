@@ -81,7 +81,7 @@ def test_a_short_training_lowers_every_loss() -> None:
     model.set_batch_invariant(False)
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=4e-3)
     history = []
-    for step in range(16):
+    for step in range(10):
         batch = [_text(4 * step + number, 32) for number in range(4)]
         found = losses(model, batch)
         optimizer.zero_grad()
@@ -90,7 +90,7 @@ def test_a_short_training_lowers_every_loss() -> None:
         balance(model, found.trace, 1e-3)
         history.append([part.item() for part in (found.tokens, found.draft)])
     for first, last in zip(history[0], history[-1], strict=True):
-        assert last < 0.85 * first
+        assert last < 0.9 * first
 
 
 def test_the_balance_lifts_idle_experts() -> None:
