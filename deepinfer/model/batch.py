@@ -20,8 +20,8 @@ from deepinfer.cache.layout import CacheLayout
 class Span:
     """Consecutive tokens of one sequence: the first stands at position `start`.
 
-    `blocks` hold its compressed keys, from position 0 on, and `slot` its rings, both written up to `start`; paged caches
-    have no slots. Logits are wanted of its last `output_count` tokens.
+    `blocks` hold its compressed keys, from position 0 on, and `slot` its rings, both written up to `start`; paged
+    caches have no slots. Logits are wanted of its last `output_count` tokens.
     """
 
     token_ids: Sequence[int]

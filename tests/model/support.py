@@ -14,6 +14,7 @@ from torch import Tensor
 from deepinfer.cache.pool import ModelCache
 from deepinfer.model.batch import Span, build_batch
 from deepinfer.model.config import ModelConfig
+from deepinfer.model.draft import Draft, DraftBlock
 from deepinfer.model.initial import randomize
 from deepinfer.model.presets import tiny
 from deepinfer.model.trace import Trace
@@ -55,11 +56,12 @@ def tokens(count: int, *, seed: int = 0, below: int = 256) -> list[int]:
 
 
 class Runner:
-    """Sequences in one cache, whose unwritten memory is NaN. Each has a slot and blocks of its own."""
+    """Sequences in one cache, whose unwritten memory is NaN. Each has blocks of its own, and a slot unless paged."""
 
-    def __init__(self, model: Transformer, *, sequences: int = 1, capacity: int = 128) -> None:
+    def __init__(self, model: Transformer, *, sequences: int = 1, capacity: int = 128, paged: bool = False) -> None:
         self.model = model
-        self.layout = model.config.cache_layout(BLOCK_SIZE)
+        self.layout = model.config.cache_layout(BLOCK_SIZE, paged=paged)
+        self.sequences = sequences
         self.blocks_each = -(-capacity // BLOCK_SIZE)
         self.cache = ModelCache(
             self.layout, block_count=self.blocks_each * sequences, slot_count=sequences, fill=float("nan")
@@ -67,9 +69,7 @@ class Runner:
 
     def blocks(self, sequence: int) -> list[int]:
         """Blocks of a sequence, scattered over the pool."""
-        count = len(self.cache.compressed[self.layout.sources[0].layer]) - 1 if self.layout.sources else 0
-        total = count * self.layout.sources[0].ratio // BLOCK_SIZE if count else self.blocks_each
-        return list(range(sequence, total, total // self.blocks_each))
+        return list(range(sequence, self.blocks_each * self.sequences, self.sequences))
 
     @torch.inference_mode()
     def step(self, parts: Sequence[tuple[int, int, Sequence[int]]], trace: Trace | None = None) -> list[Tensor]:
@@ -80,6 +80,18 @@ class Runner:
         ]
         logits = self.model(build_batch(spans, self.layout), self.cache, trace)
         return list(logits.split([len(ids) for _, _, ids in parts]))
+
+    @torch.inference_mode()
+    def draft(self, *lasts: tuple[int, int]) -> Draft:
+        """Draft for every sequence after (token, position), its newest accepted one."""
+        every = range(len(lasts))
+        block = DraftBlock(
+            token_ids=torch.tensor([token for token, _ in lasts]),
+            positions=torch.tensor([position for _, position in lasts]),
+            slots=torch.tensor(every),
+            tables=torch.tensor([self.blocks(sequence) for sequence in every]),
+        )
+        return self.model.draft(block, self.cache)
 
     def run(self, ids: Sequence[int], *, sequence: int = 0, trace: Trace | None = None) -> Tensor:
         """Run a whole sequence in one piece."""

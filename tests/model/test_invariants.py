@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from deepinfer.model.config import ModelConfig, Quantization
-from deepinfer.model.draft import Draft, DraftBlock
+from deepinfer.model.draft import Draft
 from deepinfer.model.presets import tiny
 from deepinfer.model.transformer import Transformer
 from tests.model.support import BLOCK_SIZE, IMAGE, Runner, lively, tokens
@@ -49,11 +49,12 @@ def test_chunks_change_no_bit(model: Transformer, sizes: Sequence[int]) -> None:
     assert torch.equal(torch.cat(parts), whole)
 
 
-def test_batches_change_no_bit(model: Transformer) -> None:
+@pytest.mark.parametrize("paged", [False, True])
+def test_batches_change_no_bit(model: Transformer, paged: bool) -> None:
     """Prefills, pieces and decoded tokens of several sequences in each call."""
     prompts = [tokens(length, seed=number) for number, length in enumerate(LENGTHS)]
     alone = [Runner(model).run(ids) for ids in prompts]
-    runner = Runner(model, sequences=len(prompts))
+    runner = Runner(model, sequences=len(prompts), paged=paged)
     plans = [pieces(ids, ((1,), (4, 1), (9,), (40,))[number % 4]) for number, ids in enumerate(prompts)]
     found: list[list[Tensor]] = [[] for _ in prompts]
     for step in range(max(len(plan) for plan in plans)):
@@ -102,12 +103,29 @@ def test_a_prefix_hit_changes_no_bit(model: Transformer) -> None:
     assert torch.equal(runner.step([(1, 24, ids[24:])])[0], wanted)
 
 
+@pytest.mark.parametrize("length", [1, 7, 20, 23])
+def test_a_paged_sequence_goes_on_anywhere_within_another(model: Transformer, length: int) -> None:
+    """Whole blocks are shared, the next is copied as far as it is known; both sequences then go on side by side."""
+    first, ids = tokens(30), tokens(30)[:length] + tokens(15, seed=5)
+    wanted = Runner(model).run(ids)[length:]
+    runner = Runner(model, sequences=2, paged=True)
+    runner.run(first)
+    whole = length // BLOCK_SIZE
+    table = [*runner.blocks(0)[:whole], *runner.blocks(1)[whole:]]
+    runner.cache.copy_block(runner.blocks(0)[whole], table[whole])
+    runner.blocks = lambda sequence: table if sequence else Runner.blocks(runner, 0)  # type: ignore[method-assign]
+    found = runner.step([(1, length, ids[length:]), (0, 30, tokens(5, seed=8))])
+    assert torch.equal(found[0], wanted)
+    assert torch.equal(found[1], Runner(model).run(first + tokens(5, seed=8))[30:])
+
+
+@pytest.mark.parametrize("paged", [False, True])
 @pytest.mark.parametrize("accepted", [0, 1, 2, 3])
-def test_rejected_drafts_leave_no_trace(model: Transformer, accepted: int) -> None:
+def test_rejected_drafts_leave_no_trace(model: Transformer, accepted: int, paged: bool) -> None:
     """Verify three drafts at a time, keep `accepted`, and go on: logits are the plain ones, and the next draft is."""
-    ids = tokens(32)
-    plain, drafted = Runner(model), Runner(model)
-    wanted = plain.run(ids)
+    ids = tokens(28)
+    wanted = Runner(model).run(ids)
+    drafted = Runner(model, paged=paged)
     drafted.step([(0, 0, ids[:10])])
     position = 10
     while position + 4 <= len(ids):
@@ -115,39 +133,25 @@ def test_rejected_drafts_leave_no_trace(model: Transformer, accepted: int) -> No
         logits = drafted.step([(0, position, [ids[position], *guesses])])[0]
         assert torch.equal(logits[: 1 + accepted], wanted[position : position + 1 + accepted])
         position += 1 + accepted
-    assert _equal(_draft(drafted, ids[position - 1], position), _draft_plain(model, ids, position))
+    plain = Runner(model)
+    plain.run(ids[:position])
+    assert same(drafted.draft((5, position)), plain.draft((5, position)))
 
 
-def _draft(runner: Runner, last: int, position: int) -> Draft:
-    """Draft after `last`, as if it were the newest accepted token, at `position`."""
-    with torch.inference_mode():
-        block = DraftBlock(token_ids=torch.tensor([last]), positions=torch.tensor([position]), slots=torch.tensor([0]))
-        return runner.model.draft(block, runner.cache)
-
-
-def _draft_plain(model: Transformer, ids: Sequence[int], position: int) -> Draft:
-    runner = Runner(model)
-    runner.run(ids[:position])
-    return _draft(runner, ids[position - 1], position)
-
-
-def _equal(left: Draft, right: Draft) -> bool:
+def same(left: Draft, right: Draft) -> bool:
     return torch.equal(left.logits, right.logits) and torch.equal(left.confidence, right.confidence)
 
 
 def test_drafts_of_a_batch_are_those_of_each(model: Transformer) -> None:
-    runner = Runner(model, sequences=3)
     prompts = [tokens(length, seed=length) for length in (30, 3, 12)]
+    lasts = [(5 + number, len(ids)) for number, ids in enumerate(prompts)]
+    runner = Runner(model, sequences=3)
     runner.step([(number, 0, ids) for number, ids in enumerate(prompts)])
-    with torch.inference_mode():
-        together = model.draft(
-            DraftBlock(token_ids=torch.tensor([5, 6, 7]), positions=torch.tensor([30, 3, 12]), slots=torch.arange(3)),
-            runner.cache,
-        )
+    together = runner.draft(*lasts)
     for number, ids in enumerate(prompts):
         single = Runner(model)
         single.run(ids)
-        assert torch.equal(_draft(single, 5 + number, len(ids)).logits[0], together.logits[number])
+        assert torch.equal(single.draft(lasts[number]).logits[0], together.logits[number])
 
 
 def test_the_free_mode_agrees_closely() -> None:

@@ -10,7 +10,6 @@ import torch
 
 from deepinfer.model import presets
 from deepinfer.model.config import ModelConfig
-from deepinfer.model.draft import DraftBlock
 from deepinfer.model.hyper import collapse, spread
 from deepinfer.model.presets import tiny
 from deepinfer.model.rope import rotaries, rotate
@@ -219,14 +218,12 @@ def test_draft() -> None:
     ids = tokens(37)
     runner = Runner(model, sequences=2)
     runner.step([(0, 0, ids), (1, 0, ids[:5])])
-    last = torch.tensor([7, 9])
-    with torch.inference_mode():
-        block = DraftBlock(token_ids=last, positions=torch.tensor([37, 5]), slots=torch.tensor([0, 1]))
-        draft = model.draft(block, runner.cache)
+    last = (7, 9)
+    draft = runner.draft((7, 37), (9, 5))
     for row, length in enumerate((37, 5)):
         wanted = reference.Reference(model.config, weights_of(model), TOKEN_MAP)
         wanted.forward(ids[:length])
-        logits, confidence = wanted.draft(wanted.features, int(last[row]), lambda values: int(values.argmax()))
+        logits, confidence = wanted.draft(wanted.features, last[row], lambda values: int(values.argmax()))
         assert relative_error(draft.logits[row], logits) < 1e-4
         assert relative_error(draft.confidence[row], confidence) < 1e-4
         assert draft.token_ids[row].tolist() == logits.argmax(-1).tolist()
