@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import Field, fields
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any, Final
 
 from deepinfer.errors import EngineError
@@ -25,6 +26,7 @@ file of --config (max_waiting = 50). Flags win over the environment, the environ
 examples:
   deepinfer serve                                       the embedded model on http://127.0.0.1:8000
   deepinfer serve --port 0                              on a free port; the address is printed
+  deepinfer serve --model PATH                          a checkpoint of the DeepSeek-V4.1 architecture
   deepinfer serve --engine scripted --script rules.toml answers from a file, no model needed
   deepinfer serve --served-model-name deepseek-chat     under a name that clients already use
   deepinfer serve --model-alias 'claude-*'              for Claude Code as it is
@@ -37,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = vars(build_parser().parse_args(arguments))
     command, file = parsed.pop("command"), parsed.pop("config", None)
     try:
+        if command in ("inspect", "bench"):
+            return _inspect(parsed["path"]) if command == "inspect" else _bench_model(parsed)
         settings = resolve(parsed, os.environ, file=file)
         return _run(command, settings)
     except UsageError as error:
@@ -68,7 +72,20 @@ def build_parser() -> argparse.ArgumentParser:
             argument_default=argparse.SUPPRESS,
         )
         _add_options(command)
+    inspect = commands.add_parser("inspect", help="tell what a checkpoint holds: layers, roles, sizes, cache per token")
+    inspect.add_argument("path", metavar="PATH", help="directory of the checkpoint")
+    _add_bench(commands.add_parser("bench", help="measure speed"))
     return parser
+
+
+def _add_bench(bench: argparse.ArgumentParser) -> None:
+    parts = bench.add_subparsers(title="what to measure", metavar="PART", required=True)
+    model = parts.add_parser("model", help="the model alone: prefill and decode, by batch size and by block")
+    model.add_argument(
+        "--model", metavar="PATH", help="checkpoint to measure (default: random weights, 11 M parameters)"
+    )
+    model.add_argument("--threads", type=int, default=1, help="cores a tensor operation uses (default: %(default)s)")
+    model.add_argument("--rounds", type=int, default=15, help="measurements per median (default: %(default)s)")
 
 
 def _add_options(command: argparse.ArgumentParser) -> None:
@@ -107,6 +124,24 @@ def _run(command: str, settings: ServeSettings) -> int:
     from deepinfer.launch import launch
 
     launch(settings, os.environ)
+    return 0
+
+
+def _inspect(path: str) -> int:
+    from deepinfer.inspection import describe
+
+    print(describe(Path(path)))
+    return 0
+
+
+def _bench_model(parsed: dict[str, Any]) -> int:
+    from deepinfer.bench.model import run_bench
+
+    for name in ("threads", "rounds"):
+        if parsed[name] < 1:
+            raise UsageError(f"--{name} is {parsed[name]}; it must be at least 1")
+    checkpoint = None if parsed["model"] is None else Path(parsed["model"])
+    run_bench(checkpoint, threads=parsed["threads"], rounds=parsed["rounds"])
     return 0
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from deepinfer.cache.allocator import BlockAllocator
-from deepinfer.cache.pool import KeyValuePool
+from deepinfer.cache.pool import ModelCache
 from deepinfer.config import EngineConfig
 from deepinfer.core import FinishReason, Request, StepOutput, TokenLogprob
 from deepinfer.model.batch import Span, build_batch
@@ -30,16 +30,11 @@ class EngineLoop:
     """Sequences in flight, the model and its cache. Requests must have been checked: see `backends/admission.py`."""
 
     def __init__(self, config: EngineConfig, model: Transformer) -> None:
-        shape = model.config
         self._model = model
         self._allocator = BlockAllocator(config.block_count)
-        self._pool = KeyValuePool(
-            layer_count=shape.layer_count,
-            block_count=config.block_count,
-            block_size=config.block_size,
-            head_count=shape.key_value_head_count,
-            head_size=shape.head_size,
-        )
+        # All in blocks, so that a sequence can go on where any other has been.
+        layout = model.config.cache_layout(config.block_size, paged=True)
+        self._cache = ModelCache(layout, block_count=config.block_count)
         self._scheduler = Scheduler(
             self._allocator,
             block_size=config.block_size,
@@ -62,7 +57,7 @@ class EngineLoop:
     @property
     def cache_bytes(self) -> int:
         """Bytes of the cache blocks that sequences in flight hold."""
-        return self._allocator.held_count * self._pool.bytes_per_block
+        return self._allocator.held_count * self._cache.bytes_per_block
 
     def add(self, request: Request) -> None:
         """Queue a request. Without a seed of its own it gets a random one."""
@@ -90,10 +85,10 @@ class EngineLoop:
         # In this order: a block may be the source of one copy and then the target of another.
         for chunk in chunks:
             if chunk.block_copy is not None:
-                self._pool.copy(*chunk.block_copy)
-        # The batch wants the chunks of one token first; a prompt's last token may be such a chunk.
+                self._cache.copy_block(*chunk.block_copy)
+        # Chunks of equal length share calls; the many of one token stand together.
         chunks.sort(key=lambda chunk: chunk.stop - chunk.start > 1)
-        logits = self._model(build_batch([_span(chunk) for chunk in chunks], self._pool.block_size), self._pool)
+        logits = self._model(build_batch([_span(chunk) for chunk in chunks], self._cache.layout), self._cache)
         sequences = [chunk.sequence for chunk in chunks if chunk.samples]
         token_ids = sample(logits, [_choice(sequence) for sequence in sequences])
         logprobs = _logprobs(logits, token_ids, sequences)
@@ -127,7 +122,7 @@ def _span(chunk: Chunk) -> Span:
         token_ids=sequence.token_ids[chunk.start : chunk.stop],
         start=chunk.start,
         blocks=sequence.blocks,
-        wants_logits=chunk.samples,
+        output_count=int(chunk.samples),
     )
 
 

@@ -60,7 +60,7 @@ def launch(settings: ServeSettings, environment: Mapping[str, str]) -> None:
 def resolve_config(settings: ServeSettings) -> ServerConfig:
     """Check the settings and freeze the server's part of them. Raises `UsageError` and `CommandError`."""
     _check(settings)
-    names = tuple(dict.fromkeys(settings.served_model_name or (settings.model,)))
+    names = tuple(dict.fromkeys(settings.served_model_name or (Path(settings.model).resolve().name,)))
     key_file = None if settings.api_key_file is None else Path(settings.api_key_file)
     if key_file is not None:
         try:
@@ -108,9 +108,9 @@ def _check(settings: ServeSettings) -> None:
         raise UsageError("--engine scripted needs --script FILE, a file of rules")
     if settings.engine != "scripted" and settings.script is not None:
         raise UsageError("--script works with --engine scripted only; add it, or leave --script out")
-    if settings.engine == "native" and settings.model != EMBEDDED_MODEL:
+    if settings.engine == "native" and settings.model != EMBEDDED_MODEL and not Path(settings.model).is_dir():
         raise UsageError(
-            f"--model {settings.model!r} is unknown; the native engine runs {EMBEDDED_MODEL}. "
+            f"--model {settings.model!r} is no directory; give that of a checkpoint, or {EMBEDDED_MODEL}. "
             "To answer under another name, use --served-model-name"
         )
     if not 0 <= settings.port <= 65535:
@@ -178,10 +178,16 @@ def _scripted_engine(settings: ServeSettings) -> Engine:
 def _native_engine(settings: ServeSettings) -> Engine:
     from deepinfer.backends.native import NativeEngine
     from deepinfer.config import EngineConfig
-    from deepinfer.model.config import ModelConfig
+    from deepinfer.model.files import read_config
+    from deepinfer.model.presets import embedded
 
+    checkpoint = None if settings.model == EMBEDDED_MODEL else Path(settings.model)
+    model = embedded() if checkpoint is None else read_config(checkpoint)
+    longest = model.max_position_embeddings
+    if settings.context_length is not None and settings.context_length > longest:
+        raise UsageError(f"--context-length is {settings.context_length}; the model ends at {longest} positions")
     defaults = EngineConfig(name=settings.model, recipe_version=settings.prompt_format)
-    context_length = settings.context_length or defaults.context_length
+    context_length = settings.context_length or min(defaults.context_length, longest)
     # The cache must hold at least one sequence of full length.
     block_count = max(defaults.block_count, -(-context_length // defaults.block_size))
     config = EngineConfig(
@@ -190,7 +196,15 @@ def _native_engine(settings: ServeSettings) -> Engine:
         context_length=context_length,
         block_count=block_count,
     )
-    return NativeEngine(config, ModelConfig())
+    return NativeEngine(config, model, checkpoint, lambda: _token_texts(settings, model.vocab_size))
+
+
+def _token_texts(settings: ServeSettings, vocabulary_size: int) -> list[tuple[str, str]] | None:
+    """Text and raw piece of every token, from the tokenizer of the prompt format; None if it is not the model's."""
+    from deepinfer.server.token_texts import token_texts
+
+    texts = token_texts(prompt_format(settings.prompt_format))
+    return texts if len(texts) == vocabulary_size else None
 
 
 def _is_loopback(host: str) -> bool:

@@ -99,14 +99,14 @@ class ServeSettings:
         metavar="N",
     )
 
-    model: str = _setting("deepinfer-tiny", Group.MODEL, "model to run; the default is embedded")
+    model: str = _setting("deepinfer-tiny", Group.MODEL, "directory of a checkpoint; the default is embedded")
     served_model_name: tuple[str, ...] = _setting(
         (),
         Group.MODEL,
         "name that requests may give in 'model'",
         kind=Kind.TEXTS,
         metavar="NAME",
-        default_words="the value of --model",
+        default_words="the last part of --model",
     )
     model_alias: tuple[str, ...] = _setting(
         (),

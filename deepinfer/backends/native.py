@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TypeAlias
@@ -22,10 +24,16 @@ from deepinfer.config import EngineConfig
 from deepinfer.core import Health, ModelDescription, OutputStream, Request
 from deepinfer.engine import EngineLoop, Outputs
 from deepinfer.errors import EngineError
+from deepinfer.model.checkpoint import load_model, read_token_map
 from deepinfer.model.config import ModelConfig
+from deepinfer.model.initial import randomize
+from deepinfer.model.token_map import token_map as join_tokens
 from deepinfer.model.transformer import Transformer
 
 logger = logging.getLogger(__name__)
+
+# Answers of the random model are then about as peaked as a trained model's.
+LOGIT_DEVIATION = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +52,21 @@ _Inbox: TypeAlias = SimpleQueue[Request | _Abort | _Stop]
 class NativeEngine:
     """`Engine` that runs a model in this process. Call its methods from the event loop that called `start`."""
 
-    def __init__(self, config: EngineConfig, model: ModelConfig) -> None:
+    def __init__(
+        self,
+        config: EngineConfig,
+        model: ModelConfig,
+        checkpoint: Path | None = None,
+        token_texts: Callable[[], list[tuple[str, str]] | None] = lambda: None,
+    ) -> None:
+        """Serve a model of shape `model`: the one in the directory `checkpoint`, or without one random weights.
+
+        `token_texts` gives text and raw piece of each token, for a model with Engram whose checkpoint has no token map.
+        """
         self._config = config
         self._model = model
+        self._checkpoint = checkpoint
+        self._token_texts = token_texts
         self._inbox: _Inbox = SimpleQueue()
         self._queues: dict[str, OutputQueue] = {}
         self._thread: Thread | None = None
@@ -95,7 +115,7 @@ class NativeEngine:
         return ModelDescription(
             name=self._config.name,
             recipe_version=self._config.recipe_version,
-            vocabulary_size=self._model.vocabulary_size,
+            vocabulary_size=self._model.vocab_size,
             context_length=self._config.context_length,
         )
 
@@ -115,7 +135,15 @@ class NativeEngine:
             self.abort(request_id)
 
     def _build(self) -> EngineLoop:
-        return EngineLoop(self._config, Transformer(self._model, seed=self._config.weight_seed))
+        if self._checkpoint is None:
+            model = randomize(Transformer(self._model), seed=self._config.weight_seed, logit_deviation=LOGIT_DEVIATION)
+        else:
+            token_map = read_token_map(self._checkpoint)
+            if token_map is None and self._model.engram_layer_ids:
+                texts = self._token_texts()
+                token_map = None if texts is None else join_tokens(texts)
+            model = load_model(self._checkpoint, config=self._model, token_map=token_map, progress=log_progress)
+        return EngineLoop(self._config, model)
 
     def _run(self, engine: EngineLoop, inbox: _Inbox, event_loop: asyncio.AbstractEventLoop) -> None:
         """Body of the engine's thread."""
@@ -146,6 +174,12 @@ class NativeEngine:
             queue.put_nowait(error)
         self._queues.clear()
         self._running_count = self._cache_bytes = 0
+
+
+def log_progress(done: int, total: int) -> None:
+    """Log every tenth of a checkpoint that is being loaded."""
+    if done * 10 // total > (done - 1) * 10 // total:
+        logger.info("loaded %d of %d tensors", done, total)
 
 
 def _obey(engine: EngineLoop, inbox: _Inbox) -> tuple[Outputs, bool]:

@@ -16,7 +16,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 RULES = (DOCS / "dsml.md").read_text(encoding="utf-8")
 OUTPUTS = re.findall(r"^(```+)dsml *(.*?)\n(.*?)\n\1\n\n```text\n(.*?)^```$", RULES, re.MULTILINE | re.DOTALL)
 PROGRAM = re.compile(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PAGES = ("dsml.md", "events.md", "explain.md", "history.md", "migrating.md", "structured_output.md")
+PAGES = ("dsml.md", "events.md", "explain.md", "history.md", "migrating.md", "model.md", "structured_output.md")
 PROGRAMS = [*(DOCS / page for page in PAGES), *sorted((DOCS / "protocols").glob("*.md"))]
 
 

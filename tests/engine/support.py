@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from deepinfer.config import EngineConfig
 from deepinfer.core import FinishReason, Request, SamplingParams, StepOutput
 from deepinfer.engine import EngineLoop
-from deepinfer.model.config import ModelConfig
+from deepinfer.model.initial import randomize
+from deepinfer.model.presets import embedded
 from deepinfer.model.transformer import Transformer
 
-TINY = ModelConfig(vocabulary_size=1000)
+TINY = embedded(vocab_size=1000)
 CONFIG = EngineConfig(
     context_length=512, block_size=16, block_count=64, max_step_tokens=64, max_running_sequences=16, weight_seed=1
 )
@@ -18,7 +19,7 @@ CONFIG = EngineConfig(
 
 def prompt(number: int, length: int) -> list[int]:
     """Token ids that differ from prompt to prompt."""
-    return [(number * 7919 + place * 31 + place * place) % TINY.vocabulary_size for place in range(length)]
+    return [(number * 7919 + place * 31 + place * place) % TINY.vocab_size for place in range(length)]
 
 
 def request(request_id: str, token_ids: Sequence[int], sampling: SamplingParams) -> Request:
@@ -30,7 +31,7 @@ def greedy(max_tokens: int) -> SamplingParams:
 
 
 def engine_loop(config: EngineConfig = CONFIG) -> EngineLoop:
-    return EngineLoop(config, Transformer(TINY, seed=config.weight_seed))
+    return EngineLoop(config, randomize(Transformer(TINY), seed=config.weight_seed, logit_deviation=5.0))
 
 
 def run(engine: EngineLoop, requests: Iterable[Request]) -> dict[str, list[int]]:

@@ -21,7 +21,12 @@ TORCH_FREE = (
     "deepinfer.backends.scripted",
     "deepinfer.backends.stream",
     "deepinfer.cache.allocator",
+    "deepinfer.cache.layout",
+    "deepinfer.inspection",
     "deepinfer.model.config",
+    "deepinfer.model.files",
+    "deepinfer.model.presets",
+    "deepinfer.model.token_map",
     "deepinfer.scheduler.scheduler",
 )
 

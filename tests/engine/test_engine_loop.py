@@ -28,7 +28,7 @@ def test_ends_at_a_stop_token_and_includes_it() -> None:
     token_ids = run(engine, [request("a", prompt(1, 100), greedy(9))])["a"]
     stop = token_ids[4]
     assert stop not in token_ids[:4]
-    sampling = SamplingParams(max_tokens=9, temperature=0.0, stop_token_ids=(TINY.vocabulary_size - 1, stop))
+    sampling = SamplingParams(max_tokens=9, temperature=0.0, stop_token_ids=(TINY.vocab_size - 1, stop))
     outputs = outputs_of(engine, sampling)
     assert [token_id for output in outputs for token_id in output.token_ids] == token_ids[:5]
     assert outputs[-1].finish_reason is FinishReason.STOP

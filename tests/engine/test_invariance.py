@@ -38,7 +38,7 @@ def alone(*, seeded: bool) -> dict[str, list[int]]:
         pytest.param(replace(CONFIG, max_step_tokens=2048), id="batched"),
         pytest.param(replace(CONFIG, max_step_tokens=16), id="chunked"),
         pytest.param(replace(CONFIG, max_step_tokens=16, max_running_sequences=3), id="queued"),
-        pytest.param(replace(CONFIG, block_size=5, block_count=200), id="other-blocks"),
+        pytest.param(replace(CONFIG, block_size=6, block_count=200), id="other-blocks"),
     ],
 )
 def test_answers_do_not_depend_on_scheduling(config: EngineConfig, seeded: bool) -> None:

@@ -16,7 +16,7 @@ from deepinfer.config import EngineConfig
 from deepinfer.core import FinishReason, SamplingParams
 from deepinfer.engine import EngineLoop, Outputs
 from deepinfer.errors import EngineError
-from deepinfer.model.config import ModelConfig
+from deepinfer.model.presets import embedded
 from tests.engine.support import CONFIG, TINY, collect, engine_loop, greedy, prompt, request, run
 
 
@@ -48,7 +48,7 @@ async def test_streams_what_the_loop_computes(engine: NativeEngine) -> None:
 async def test_64_streams_of_200_tokens_stay_apart() -> None:
     """The full vocabulary, greedy and seeded requests mixed; each answer equals the one the request gets alone."""
     config = EngineConfig(context_length=512, block_count=1600)
-    engine = NativeEngine(config, ModelConfig())
+    engine = NativeEngine(config, embedded())
     await engine.start()
     requests = [
         request(

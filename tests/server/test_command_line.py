@@ -45,6 +45,7 @@ def test_version_is_told() -> None:
         (["--port", "70000"], "between 0 and 65535"),
         (["--port", "eighty"], "--port is 'eighty'; it must be a whole number"),
         (["--max-body-bytes", "0"], "--max-body-bytes is 0; it must be at least 1"),
+        (["--context-length", "2000000"], "--context-length is 2000000; the model ends at 1048576 positions"),
         (["--context-length", "1"], "--context-length is 1; it must be at least 2"),
         (["--shutdown-seconds", "nan"], "--shutdown-seconds is nan"),
         (["--served-model-name", " "], "--served-model-name is empty"),

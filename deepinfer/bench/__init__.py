@@ -1,0 +1,1 @@
+"""Measurements behind `deepinfer bench`. Medians of alternating runs, never asserted by tests."""
