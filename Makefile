@@ -35,7 +35,7 @@ FUZZ_HTTP_VENV := .venv-fuzz
 # A second to load a tokenizer, generous memory; anything slower or larger is a finding.
 FUZZ_OPTIONS := -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
 
-.PHONY: help setup serve test test-rust test-python test-agents check format build bench fuzz fuzz-build fuzz-check fuzz-http clean tools
+.PHONY: help setup serve test test-rust test-python test-agents check format build bench bench-codec fuzz fuzz-build fuzz-check fuzz-http clean tools
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +81,11 @@ build: $(INSTALLED) ## Build both wheels and both source distributions into dist
 bench: tools ## Run the benchmarks of the codec: requests, outputs
 	cargo bench -p recipe
 	cargo run --release -p recipe --example output_cost
+
+bench-codec: $(INSTALLED) ## Compare our tokenizer with its peers from the package index; options: make bench-codec ARGS="--rounds 3"
+	rm -rf target/bench-codec/wheel
+	$(BIN)/maturin build --release --out target/bench-codec/wheel --manifest-path recipe-py/Cargo.toml
+	$(BIN)/python recipe/benches/codec/run.py $(ARGS) target/bench-codec/wheel/*.whl
 
 fuzz: fuzz-build ## Fuzz one target: make fuzz TARGET=name SECONDS=600
 	@$(if $(TARGET),,echo "Which one? make fuzz TARGET=name, of: $(FUZZ_TARGETS)" >&2; exit 2)

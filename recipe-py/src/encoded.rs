@@ -89,7 +89,7 @@ impl Encoded {
 impl Encoded {
     #[getter]
     fn token_ids(&self) -> TokenIds {
-        TokenIds::new(Arc::clone(&self.0))
+        TokenIds::of_request(Arc::clone(&self.0))
     }
 
     #[getter]

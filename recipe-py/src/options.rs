@@ -4,10 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use recipe::codec;
 use recipe::history::HistoryKey;
+use recipe::model::Version;
 use recipe::protocol::{MissingReasoning, RequiredWhileThinking, ServerTools};
 use recipe::special::Special;
+use recipe::tokenizer::RangeCache;
 
 use crate::errors::{argument_error, version};
 use crate::tokenizer::Tokenizer;
@@ -22,7 +25,7 @@ impl Options {
     #[pyo3(signature = (*, models=None, default_thinking=true, missing_reasoning="fill", responses_web_search="drop",
         messages_web_search="drop", max_tokens_bounds=(393_216, 393_216), special_tokens=None, tokenizers=None,
         required_choice_while_thinking="constrain", show_tool_errors=false, show_text_documents=false,
-        history_key=None))]
+        history_key=None, threads=1, range_cache_bytes=0))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
     fn new(
         models: Option<HashMap<String, String>>,
@@ -37,6 +40,8 @@ impl Options {
         show_tool_errors: bool,
         show_text_documents: bool,
         history_key: Option<Vec<u8>>,
+        threads: usize,
+        range_cache_bytes: usize,
     ) -> PyResult<Self> {
         let mut options = codec::Options::default();
         if let Some(models) = models {
@@ -68,7 +73,29 @@ impl Options {
             options.tokenizers.insert(version(&name)?.name(), Arc::clone(&tokenizer.0));
         }
         options.history_key = self::history_key(history_key)?;
+        for version in Version::ALL {
+            let mut tokenizer = options.tokenizer(version).with_threads(threads);
+            if range_cache_bytes > 0 {
+                tokenizer = tokenizer.with_cache(Arc::new(RangeCache::new(range_cache_bytes)));
+            }
+            options.tokenizers.insert(version.name(), Arc::new(tokenizer));
+        }
         Ok(Self(options))
+    }
+
+    /// What the range caches of all versions hold, and how often they helped.
+    #[getter]
+    fn range_cache<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let caches = self.0.tokenizers.values().filter_map(|tokenizer| tokenizer.cache());
+        let all: Vec<_> = caches.map(RangeCache::statistics).collect();
+        let sum = PyDict::new(py);
+        sum.set_item("hits", all.iter().map(|one| one.hits).sum::<u64>())?;
+        sum.set_item("misses", all.iter().map(|one| one.misses).sum::<u64>())?;
+        sum.set_item("hit_bytes", all.iter().map(|one| one.hit_bytes).sum::<u64>())?;
+        sum.set_item("missed_bytes", all.iter().map(|one| one.missed_bytes).sum::<u64>())?;
+        sum.set_item("held_bytes", all.iter().map(|one| one.held_bytes).sum::<usize>())?;
+        sum.set_item("bound", all.iter().map(|one| one.bound).sum::<usize>())?;
+        Ok(sum)
     }
 }
 

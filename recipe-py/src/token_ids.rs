@@ -1,4 +1,4 @@
-//! `TokenIds`: the ids of a prompt as a buffer, without a copy.
+//! `TokenIds`: the ids of a prompt or a text as a buffer, without a copy.
 
 // The buffer protocol is a C interface; this file is the one place where the binding speaks it.
 #![expect(unsafe_code, reason = "the buffer protocol hands out raw pointers")]
@@ -53,20 +53,44 @@ pub(crate) fn extract_into(object: &Bound<'_, PyAny>, ids: &mut Vec<u32>) -> PyR
     Ok(())
 }
 
-/// Ids of a prompt: a read-only buffer of uint32 (`memoryview(ids)`, `numpy.asarray(ids)`), and a sequence.
+/// Ids of a prompt or text: a read-only buffer of uint32 (`memoryview(ids)`, `numpy.asarray(ids)`), and a sequence.
 #[pyclass(frozen, sequence, module = "deepseek_recipe")]
 pub(crate) struct TokenIds {
-    encoded: Arc<Encoded>,
+    owner: Owner,
     shape: [ffi::Py_ssize_t; 1],
     strides: [ffi::Py_ssize_t; 1],
+}
+
+/// Who holds the ids.
+enum Owner {
+    Request(Arc<Encoded>),
+    Text(Vec<u32>),
 }
 
 impl TokenIds {
     const ITEM_SIZE: ffi::Py_ssize_t = size_of::<u32>().cast_signed();
 
-    pub(crate) fn new(encoded: Arc<Encoded>) -> Self {
-        let shape = [encoded.token_ids.len().cast_signed()];
-        Self { encoded, shape, strides: [Self::ITEM_SIZE] }
+    /// Ids of a request, which are not copied.
+    pub(crate) fn of_request(encoded: Arc<Encoded>) -> Self {
+        Self::new(Owner::Request(encoded))
+    }
+
+    /// Ids of a text.
+    pub(crate) fn of_text(ids: Vec<u32>) -> Self {
+        Self::new(Owner::Text(ids))
+    }
+
+    fn new(owner: Owner) -> Self {
+        let mut ids = Self { owner, shape: [0], strides: [Self::ITEM_SIZE] };
+        ids.shape = [ids.as_slice().len().cast_signed()];
+        ids
+    }
+
+    fn as_slice(&self) -> &[u32] {
+        match &self.owner {
+            Owner::Request(encoded) => &encoded.token_ids,
+            Owner::Text(ids) => ids,
+        }
     }
 
     /// Ids from Python: a uint32 buffer, or any sequence of integers.
@@ -81,27 +105,27 @@ impl TokenIds {
 #[pymethods]
 impl TokenIds {
     fn __len__(&self) -> usize {
-        self.encoded.token_ids.len()
+        self.as_slice().len()
     }
 
     fn __getitem__(&self, index: isize) -> PyResult<u32> {
-        let ids = &self.encoded.token_ids;
+        let ids = self.as_slice();
         let place = if index < 0 { index + ids.len().cast_signed() } else { index };
         let id = usize::try_from(place).ok().and_then(|place| ids.get(place));
         id.copied().ok_or_else(|| PyIndexError::new_err(format!("index {index} of {} ids", ids.len())))
     }
 
     fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
-        PyList::new(py, &self.encoded.token_ids)?.try_iter()
+        PyList::new(py, self.as_slice())?.try_iter()
     }
 
     /// The ids as a list.
     fn tolist(&self) -> Vec<u32> {
-        self.encoded.token_ids.clone()
+        self.as_slice().to_vec()
     }
 
     fn __repr__(&self) -> String {
-        format!("TokenIds({} ids)", self.encoded.token_ids.len())
+        format!("TokenIds({} ids)", self.as_slice().len())
     }
 
     /// # Safety
@@ -114,7 +138,7 @@ impl TokenIds {
             return Err(PyBufferError::new_err("token ids are read-only"));
         }
         let this = slf.get();
-        let ids = &this.encoded.token_ids;
+        let ids = this.as_slice();
         // SAFETY: `view` is not null and ours to fill. All pointers lead into this object or into the vector that it
         // keeps alive; the view holds a reference to the object (`obj`), the object is frozen and never moves, and the
         // view is read-only, so nothing is written through the const pointers.

@@ -30,18 +30,16 @@ impl Tokenizer {
         Ok(Self(py.detach(|| version.tokenizer())))
     }
 
-    /// Ids of `text`; with `special`, spelled control tokens become control ids.
-    #[pyo3(signature = (text, *, special=false))]
-    fn encode(&self, py: Python<'_>, text: &str, special: bool) -> Vec<u32> {
-        py.detach(|| {
-            let mut ids = Vec::with_capacity(text.len() / 3);
-            if special {
-                self.0.encode_with_special(text, &mut ids);
-            } else {
-                self.0.encode_plain(text, &mut ids);
-            }
-            ids
-        })
+    /// Ids of `text`; with `special`, spelled control tokens become control ids. Long texts use up to `threads` threads.
+    #[pyo3(signature = (text, *, special=false, threads=1))]
+    fn encode(&self, py: Python<'_>, text: &str, special: bool, threads: usize) -> Vec<u32> {
+        py.detach(|| self.ids(text, special, threads))
+    }
+
+    /// The same as a buffer, without an object for each id.
+    #[pyo3(signature = (text, *, special=false, threads=1))]
+    fn encode_to_buffer(&self, py: Python<'_>, text: &str, special: bool, threads: usize) -> TokenIds {
+        TokenIds::of_text(py.detach(|| self.ids(text, special, threads)))
     }
 
     /// Text of `ids`; bytes that are not UTF-8 become U+FFFD.
@@ -70,6 +68,17 @@ impl Tokenizer {
 }
 
 impl Tokenizer {
+    fn ids(&self, text: &str, special: bool, threads: usize) -> Vec<u32> {
+        let tokenizer = self.0.with_threads(threads);
+        let mut ids = Vec::with_capacity(text.len() / 3);
+        if special {
+            tokenizer.encode_with_special(text, &mut ids);
+        } else {
+            tokenizer.encode_plain(text, &mut ids);
+        }
+        ids
+    }
+
     fn bytes(&self, py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
         let ids = TokenIds::extract_ids(ids)?;
         py.detach(|| self.0.decode(&ids)).map_err(|error| PyValueError::new_err(error.to_string()))

@@ -17,6 +17,7 @@ use crate::protocol::{
 };
 use crate::special::{Special, Spellings};
 use crate::tokenizer::Tokenizer;
+use crate::tokenizer::parallel::{JOB, in_order};
 
 /// Settings of the codec: made once, used for any number of requests.
 #[derive(Debug, Clone)]
@@ -160,22 +161,58 @@ fn encode_prepared(prepared: Prepared<'_>, options: &Options) -> Result<Encoded,
 
 /// The ids of a prompt: control tokens by their own ids, each stretch of text between them on its own.
 pub(crate) fn prompt_ids(prompt: &Prompt<'_>, replay: &Replay, tokenizer: &Tokenizer) -> Result<Vec<u32>, Error> {
+    let segments: Vec<Segment<'_>> = prompt.segments().collect();
+    let groups = groups(&segments, tokenizer.threads());
+    if let [_] = groups.as_slice() {
+        return segment_ids(&segments, 0, replay, tokenizer);
+    }
+    let run = |number: usize| match groups.get(number) {
+        Some((segments, position)) => segment_ids(segments, *position, replay, tokenizer),
+        None => Ok(Vec::new()),
+    };
     let mut ids = Vec::with_capacity(prompt.text.len() / 3);
-    let mut position = 0;
-    for segment in prompt.segments() {
-        position += match segment {
-            Segment::Text(text) => {
-                replay.encode(text, position, tokenizer, &mut ids);
-                text.len()
-            }
+    for group in in_order(tokenizer.threads(), groups.len(), run) {
+        ids.extend(group?);
+    }
+    Ok(ids)
+}
+
+/// Cuts segments into groups that are worth a thread's while, each with the position of its first segment.
+fn groups<'s, 'p>(segments: &'s [Segment<'p>], threads: usize) -> Vec<(&'s [Segment<'p>], usize)> {
+    let (mut groups, mut first, mut start, mut position) = (Vec::new(), 0, 0, 0);
+    for (number, segment) in (1..).zip(segments) {
+        position += length(segment);
+        if number == segments.len() || threads > 1 && position - start >= JOB {
+            groups.push((segments.get(first..number).unwrap_or_default(), start));
+            (first, start) = (number, position);
+        }
+    }
+    groups
+}
+
+/// Bytes of a segment.
+fn length(segment: &Segment<'_>) -> usize {
+    let (Segment::Text(text) | Segment::Special(_, text)) = segment;
+    text.len()
+}
+
+/// The ids of segments, the first of which is at `position`.
+fn segment_ids(
+    segments: &[Segment<'_>],
+    mut position: usize,
+    replay: &Replay,
+    tokenizer: &Tokenizer,
+) -> Result<Vec<u32>, Error> {
+    let mut ids = Vec::with_capacity(segments.iter().map(length).sum::<usize>() / 3);
+    for segment in segments {
+        match segment {
+            Segment::Text(text) => replay.encode(text, position, tokenizer, &mut ids),
             Segment::Special(_, spelling) => match tokenizer.special_id(spelling) {
-                Some(id) => {
-                    ids.push(id);
-                    spelling.len()
-                }
-                None => return Err(Error::new(ErrorCode::UnknownControlToken, "", &[("found", &spelling)])),
+                Some(id) => ids.push(id),
+                None => return Err(Error::new(ErrorCode::UnknownControlToken, "", &[("found", spelling)])),
             },
-        };
+        }
+        position += length(segment);
     }
     Ok(ids)
 }

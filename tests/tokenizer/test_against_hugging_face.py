@@ -133,6 +133,35 @@ def test_huge_words(ours: recipe.Tokenizer, plain_reference: tokenizers.Tokenize
     assert_same(ours, plain_reference, [one_by_one, in_runs])
 
 
+def test_every_entry(ours: recipe.Tokenizer, plain_reference: tokenizers.Tokenizer) -> None:
+    """Every entry of the vocabulary that is text, alone, after a letter, and among its neighbours."""
+    entries = [ours.decode_bytes([number]) for number in range(3, 128_000)]
+    texts = [entry.decode() for entry in entries if entry.decode(errors="ignore").encode() == entry]
+    joined = [
+        between.join(texts[start : start + 100]) for start in range(0, len(texts), 100) for between in ("", "x", " ")
+    ]
+    assert len(texts) > 120_000
+    assert_same(ours, plain_reference, [*texts[::7], *joined])
+
+
+def test_threads_and_caches(plain_reference: tokenizers.Tokenizer, ours: recipe.Tokenizer) -> None:
+    """A long text of many parts: the same ids with threads, as a buffer, and from a cache."""
+    chance = random.Random(1)
+    parts = [*REPRESENTATIVES, "def main():\n    return 12\n", "The quick brown fox ", "深度求索，模型。"]
+    text = "".join(chance.choices(parts, k=100_000))
+    expected = plain_reference.encode(text, add_special_tokens=False).ids
+    assert ours.encode(text) == expected
+    assert ours.encode(text, threads=3) == expected
+    assert list(ours.encode_to_buffer(text, threads=2)) == expected
+    options = recipe.Options(threads=2, range_cache_bytes=1 << 24)
+    body = {"model": "DeepSeek-V4-Pro", "messages": [{"role": "user", "content": text}]}
+    first, second = (recipe.encode(body, "chat_completions", options=options).token_ids for _ in range(2))
+    assert list(first) == list(second) == list(recipe.encode(body, "chat_completions").token_ids)
+    assert options.range_cache["hits"] >= 1
+    assert options.range_cache["held_bytes"] <= options.range_cache["bound"]
+    assert recipe.Options().range_cache["bound"] == 0
+
+
 @given(TEXTS)
 @settings(max_examples=1000, deadline=None)
 def test_random_plain_text(ours: recipe.Tokenizer, plain_reference: tokenizers.Tokenizer, text: str) -> None:

@@ -208,6 +208,8 @@ class Options:
     freely, the answer after it is constrained; "reject": refused, as the model's own service does). `show_tool_errors`
     shows the model `is_error` of tool results, `show_text_documents` the text of plain-text documents (both Messages).
     `history_key`, a secret of at least 16 bytes, switches token-faithful history on (`docs/history.md`).
+    `threads` is how many threads a long prompt may use. `range_cache_bytes` keeps the ids of texts between control
+    tokens, up to so many bytes for each version, for requests that send them again; 0 keeps none.
     """
 
     def __new__(
@@ -225,7 +227,12 @@ class Options:
         show_tool_errors: bool = False,
         show_text_documents: bool = False,
         history_key: bytes | None = None,
+        threads: int = 1,
+        range_cache_bytes: int = 0,
     ) -> Options: ...
+    @property
+    def range_cache(self) -> dict[str, int]:
+        """Of the range caches: `hits`, `misses`, `hit_bytes`, `missed_bytes`, `held_bytes`, `bound`."""
 
 @final
 class Encoded:
@@ -440,8 +447,11 @@ class Tokenizer:
     def built_in(name: _Version) -> Tokenizer:
         """The embedded tokenizer of a version."""
 
-    def encode(self, text: str, *, special: bool = False) -> list[int]:
-        """Ids of `text`; with `special`, spelled control tokens become control ids."""
+    def encode(self, text: str, *, special: bool = False, threads: int = 1) -> list[int]:
+        """Ids of `text`; with `special`, spelled control tokens become control ids. Long texts use up to `threads`."""
+
+    def encode_to_buffer(self, text: str, *, special: bool = False, threads: int = 1) -> TokenIds:
+        """The same as a buffer of 32-bit ids, without an object for each."""
 
     def decode(self, ids: Buffer | Sequence[int]) -> str:
         """Text of `ids`; bytes that are not UTF-8 become U+FFFD. Raises `ValueError` for an unknown id."""

@@ -4,7 +4,7 @@
 //! Must not know: how text is cut or merged. Cost: one JSON parse, then every vocabulary entry is encoded once.
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use super::added::{AddedToken, AddedTokens};
 use super::bpe::Encoder;
@@ -54,10 +54,7 @@ pub(super) fn from_json(bytes: &[u8]) -> Result<Tokenizer, LoadError> {
     let encoder = Encoder::new(&byte_ids(&tokens, &all_words)?, &merges, &tokens);
     let words =
         if is_true(member(model, "ignore_merges")) { all_words } else { reachable_words(&tokens, all_words, &encoder) };
-    Ok(Tokenizer {
-        vocabulary: Arc::new(Vocabulary { tokens, words, encoder, desks: Mutex::default() }),
-        added: Arc::new(added),
-    })
+    Ok(Tokenizer::new(Vocabulary { tokens, words, encoder, desks: Mutex::default() }, added))
 }
 
 /// What an object has under `name`; null when it has nothing, or is no object.

@@ -14,8 +14,10 @@ mod lanes;
 mod load;
 mod new_words;
 mod pairs;
+pub(crate) mod parallel;
 mod prefetch;
 mod pretokenize;
+mod ranges;
 mod tables;
 mod trie;
 mod words;
@@ -25,11 +27,13 @@ use std::sync::{Arc, Mutex};
 use added::{AddedTokens, Part};
 use bpe::Encoder;
 use encode::Desk;
+use pretokenize::PreTokens;
 use tables::{ImageReader, ImageWriter};
 use words::{TokenBytes, WordTable};
 
 pub use decode::{UnknownTokenId, Utf8Hold};
 pub use load::LoadError;
+pub use ranges::{RangeCache, RangeCacheStatistics};
 pub use tables::ALIGNMENT as IMAGE_ALIGNMENT;
 
 /// A tokenizer of the DeepSeek family: immutable, cheap to clone, safe to share between threads.
@@ -37,6 +41,8 @@ pub use tables::ALIGNMENT as IMAGE_ALIGNMENT;
 pub struct Tokenizer {
     vocabulary: Arc<Vocabulary>,
     added: Arc<AddedTokens>,
+    threads: usize,
+    cache: Option<Arc<RangeCache>>,
 }
 
 /// The tables that do not depend on added tokens.
@@ -58,6 +64,10 @@ pub enum Piece<'tokenizer> {
 }
 
 impl Tokenizer {
+    fn new(vocabulary: Vocabulary, added: AddedTokens) -> Self {
+        Self { vocabulary: Arc::new(vocabulary), added: Arc::new(added), threads: 1, cache: None }
+    }
+
     /// Reads a `tokenizer.json`. Files whose pipeline is not exactly the one implemented here are refused, never
     /// approximated.
     pub fn from_json(bytes: &[u8]) -> Result<Self, LoadError> {
@@ -82,7 +92,7 @@ impl Tokenizer {
             let (tokens, words) = (TokenBytes::read(image)?, WordTable::read(image)?);
             let (added, encoder) = (AddedTokens::read(image)?, Encoder::read(image)?);
             let vocabulary = Vocabulary { tokens, words, encoder, desks: Mutex::default() };
-            Some(Self { vocabulary: Arc::new(vocabulary), added: Arc::new(added) })
+            Some(Self::new(vocabulary, added))
         };
         read(&mut ImageReader::new(image)).ok_or_else(|| LoadError::new("its image is cut or not aligned"))
     }
@@ -90,14 +100,68 @@ impl Tokenizer {
     /// The same tokenizer with other spellings for some of its added tokens.
     pub fn with_special_spellings(&self, spellings: &[(u32, &str)]) -> Result<Self, LoadError> {
         let added = self.added.respelled(spellings)?;
-        Ok(Self { vocabulary: Arc::clone(&self.vocabulary), added: Arc::new(added) })
+        Ok(Self { added: Arc::new(added), ..self.clone() })
+    }
+
+    /// The same tokenizer with up to this many threads for long texts; 0 counts as 1. Alone it uses none but the caller's.
+    #[must_use]
+    pub fn with_threads(&self, threads: usize) -> Self {
+        Self { threads: threads.max(1), ..self.clone() }
+    }
+
+    /// The same tokenizer with a memory of encoded ranges. Tokenizers of other vocabularies must not share it.
+    #[must_use]
+    pub fn with_cache(&self, cache: Arc<RangeCache>) -> Self {
+        Self { cache: Some(cache), ..self.clone() }
+    }
+
+    /// Most threads that one text may use.
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// The memory of encoded ranges, if there is one.
+    pub fn cache(&self) -> Option<&RangeCache> {
+        self.cache.as_deref()
     }
 
     /// Appends the ids of `text` without any added vocabulary: control tokens that it spells out stay ordinary text.
     pub fn encode_plain(&self, text: &str, out: &mut Vec<u32>) {
+        match &self.cache {
+            Some(cache) => cache.encode(text, out, |out| self.encode_unknown(text, out)),
+            None => self.encode_unknown(text, out),
+        }
+    }
+
+    fn encode_unknown(&self, text: &str, out: &mut Vec<u32>) {
+        let parts = if self.threads > 1 { parallel::parts(text) } else { vec![text] };
         // Ordinary text has between three and four bytes a token.
         out.reserve(text.len() / 4 + 1);
-        self.vocabulary.encode(text, out);
+        let [first, others @ ..] = parts.as_slice() else { return };
+        if others.is_empty() {
+            return self.vocabulary.encode(first, out);
+        }
+        let encode = |number: usize| {
+            let part = parts.get(number).copied().unwrap_or_default();
+            let mut ids = Vec::with_capacity(part.len() / 3);
+            self.vocabulary.encode(part, &mut ids);
+            ids
+        };
+        for ids in parallel::in_order(self.threads, parts.len(), encode) {
+            out.extend_from_slice(&ids);
+        }
+    }
+
+    /// What [`Self::encode_plain`] appends, merged pair by pair by the plain rule and without any table of words: slow, and
+    /// there to be compared with.
+    pub fn encode_pair_by_pair(&self, text: &str, out: &mut Vec<u32>) {
+        let mut pre_tokens = PreTokens::new(text);
+        let (mut start, mut end) = (0, [0]);
+        while pre_tokens.fill(&mut end) == 1 {
+            let [next] = end;
+            self.vocabulary.encoder.merge_long(text.as_bytes().get(start..next).unwrap_or_default(), out);
+            start = next;
+        }
     }
 
     /// Appends the ids of `text` with added tokens recognised wherever it spells them. For trusted text only.

@@ -92,6 +92,23 @@ impl<'text> PreTokens<'text> {
         position
     }
 
+    /// End of the most frequent kind of pre-token, where one starts: up to seven ASCII letters, with one space or without,
+    /// before another ASCII character. Eight bytes are classified at once, without a branch for each.
+    #[inline]
+    fn ascii_word(&self, start: usize) -> Option<usize> {
+        const EACH: u64 = 0x0101_0101_0101_0101;
+        let letters = start + usize::from(self.byte(start) == b' ');
+        let bytes = u64::from_le_bytes(*self.bytes.get(letters..)?.first_chunk()?);
+        // Per byte, in its high bit; lower-case letters are those from `a` on that are not beyond `z`.
+        let lower = (bytes | (0x20 * EACH)) & (0x7F * EACH);
+        let from_a = lower + (0x80 - u64::from(b'a')) * EACH;
+        let beyond_z = lower + (0x7F - u64::from(b'z')) * EACH;
+        let other = !(from_a & !beyond_z & !bytes) & (0x80 * EACH);
+        let count = (other.trailing_zeros() / 8) as usize;
+        let ends = count > 0 && count < 8 && self.byte(letters + count) < 0x80;
+        ends.then_some(letters + count)
+    }
+
     /// End of the number that starts at `start`: step 1.
     fn number_step(&self, start: usize) -> usize {
         let mut position = start;
@@ -207,6 +224,10 @@ impl PreTokens<'_> {
     #[inline]
     fn next_end(&mut self) -> Option<usize> {
         let start = self.position;
+        if let Some(end) = self.ascii_word(start) {
+            self.position = end;
+            return Some(end);
+        }
         let (class, length) = self.raw_class(start);
         if length == 0 {
             return None;

@@ -1,12 +1,11 @@
 //! Golden ids come from Hugging Face `tokenizers` 0.23.3 with the same file.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::pretokenize::PreTokens;
-use super::{LoadError, Piece, Tokenizer, UnknownTokenId};
+use super::{LoadError, Piece, RangeCache, Tokenizer, UnknownTokenId, parallel};
 
 static V4: LazyLock<Tokenizer> =
     LazyLock::new(|| match Tokenizer::from_json(include_bytes!("../../data/tokenizer_v4.json")) {
@@ -102,11 +101,27 @@ fn spellings_can_be_changed() -> Result<(), LoadError> {
     Ok(())
 }
 
-/// What the plain merger, pair by pair, makes of a text that is one pre-token.
+/// What the plain merger makes of a text.
 fn pair_by_pair(text: &str) -> Vec<u32> {
     let mut ids = Vec::new();
-    V4.vocabulary.encoder.merge_long(text.as_bytes(), &mut ids);
+    V4.encode_pair_by_pair(text, &mut ids);
     ids
+}
+
+#[test]
+fn all_entries_and_pairs_of_common_ones_give_what_merging_pair_by_pair_gives() {
+    let spelled = |id: u32| V4.vocabulary.tokens.get(id).and_then(|bytes| std::str::from_utf8(bytes).ok());
+    for (id, entry) in (0..128_000).filter_map(|id| Some((id, spelled(id)?))) {
+        let ids = plain(&V4, entry);
+        assert!(ids == [id] || ids == pair_by_pair(entry), "{entry:?}");
+    }
+    let mut pairs = String::new();
+    for left in (300..20_000).step_by(197).filter_map(spelled) {
+        for right in (300..20_000).step_by(211).filter_map(spelled) {
+            pairs.extend([left, right, "1"]);
+        }
+    }
+    assert!(plain(&V4, &pairs) == pair_by_pair(&pairs));
 }
 
 #[test]
@@ -211,11 +226,7 @@ proptest! {
 
     #[test]
     fn long_words_give_what_merging_pair_by_pair_gives(text in "[a-z]{65,200}|[A-Za-z]{65,200}|\\PC{65,99}|[=*.#-]{65,300}|(a|the|ing){65,99}") {
-        let mut ids = Vec::new();
-        for word in PreTokens::new(&text) {
-            V4.vocabulary.encoder.merge_long(word, &mut ids);
-        }
-        prop_assert_eq!(plain(&V4, &text), ids);
+        prop_assert_eq!(plain(&V4, &text), pair_by_pair(&text));
     }
 
     #[test]
@@ -225,6 +236,58 @@ proptest! {
         prop_assert!(ids.iter().all(|&id| matches!(V4.piece(id), Some(Piece::Text(_)))));
         prop_assert_eq!(special(&V4, &text).len(), parts.len());
     }
+}
+
+/// Text of many scripts, with and without safe borders, longer than several jobs.
+fn long_text() -> String {
+    let parts = [
+        "fn main() {\n    let x = 10;\n}\n",
+        "The quick brown fox, 12 of them. ",
+        "深度求索發布了模型，カタカナ。",
+        "x1",
+        "\r\n\t \u{3000}",
+        "ééé 👩\u{200d}👧 한국어",
+        "==--==",
+    ];
+    let mut state = 7_usize;
+    let mut text = String::new();
+    while text.len() < 1_000_000 {
+        state = state.wrapping_mul(0x0019_660D).wrapping_add(0x3C6E_F35F) & 0xFFFF_FFFF;
+        let repeats = if state.is_multiple_of(1009) { 9000 } else { 1 };
+        text.push_str(&parts[(state >> 16) % parts.len()].repeat(repeats));
+    }
+    text
+}
+
+#[test]
+fn threads_give_the_ids_of_one() {
+    let text = long_text();
+    let expected = plain(&V4, &text);
+    for threads in [2, 3, 8] {
+        assert!(plain(&V4.with_threads(threads), &text) == expected, "{threads} threads");
+    }
+    for start in (0..200).filter(|&start| text.is_char_boundary(start)) {
+        let parts = parallel::parts(&text[start..]);
+        assert!(parts.len() > 4 && parts.concat() == text[start..]);
+        let mut ids = Vec::new();
+        for part in parts {
+            V4.encode_plain(part, &mut ids);
+        }
+        assert!(ids == plain(&V4, &text[start..]), "{start}");
+    }
+    let unbroken = "a".repeat(300_000);
+    assert_eq!(plain(&V4.with_threads(4), &unbroken), plain(&V4, &unbroken));
+}
+
+#[test]
+fn a_cache_gives_the_ids_of_none() {
+    let cached = V4.with_cache(Arc::new(RangeCache::new(1 << 20)));
+    let text = long_text();
+    for range in [0..1000, 0..1000, 500..1500, 0..200, 0..100_000, 0..100_000] {
+        let Some(range) = text.get(range) else { continue };
+        assert_eq!(plain(&cached, range), plain(&V4, range));
+    }
+    assert!(cached.cache().is_some_and(|cache| cache.statistics().hits == 2));
 }
 
 #[test]
