@@ -15,11 +15,11 @@ use recipe::model::Version;
 use recipe::output::{InitialStage, ParsingOptions};
 use recipe::protocol::{AnswerConfig, Protocol};
 
-#[path = "../examples/output_cost/allocator.rs"]
-mod allocator;
+#[path = "../examples/output_cost/measure.rs"]
+mod measure;
 
 #[global_allocator]
-static ALLOCATOR: allocator::Counting = allocator::Counting;
+static ALLOCATOR: measure::Counting = measure::Counting;
 
 const ROUNDS: usize = 9;
 const IDS: usize = 1 << 16;
@@ -108,35 +108,22 @@ fn decoder(case: &Case) -> Decoder {
 fn run(case: &mut Case) {
     for (place, size) in [IDS, 16, 1].into_iter().enumerate() {
         let mut decoder = decoder(case);
-        let (calls, start) = (allocator::calls(), now());
+        let (calls, start) = (measure::calls(), measure::micros());
         let mut frames = String::with_capacity(1 << 12);
         for ids in case.ids.chunks(size) {
             frames.clear();
             decoder.push_to(ids.iter().copied(), None, 0, &mut frames).expect("ids of this tokenizer");
             black_box(&frames);
         }
-        case.times[place].push(now() - start);
+        case.times[place].push(measure::micros() - start);
         if size == 1 {
-            case.allocations = (allocator::calls() - calls) as f64 / IDS as f64;
-            let start = now();
+            case.allocations = (measure::calls() - calls) as f64 / IDS as f64;
+            let start = measure::micros();
             black_box(decoder.finish(BackendFinish::Stop, 0).expect("the only choice"));
             black_box(decoder.response());
-            case.times[3].push(now() - start);
+            case.times[3].push(measure::micros() - start);
         }
     }
-}
-
-/// How long the process ran so far, in microseconds.
-fn now() -> u64 {
-    #[expect(unsafe_code, reason = "the standard library has no clock for this")]
-    // SAFETY: `clock` of the C library takes nothing and touches no memory; POSIX counts it in microseconds.
-    let micros = unsafe {
-        unsafe extern "C" {
-            fn clock() -> std::ffi::c_long;
-        }
-        clock()
-    };
-    micros.unsigned_abs()
 }
 
 fn median_and_least(times: &mut [u64]) -> (f64, f64) {

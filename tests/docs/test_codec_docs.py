@@ -28,7 +28,7 @@ def printed(program: str) -> str:
 
 
 def test_every_rule_has_an_example() -> None:
-    assert RULES.count("```dsml") == len(OUTPUTS) == 13
+    assert RULES.count("```dsml") == len(OUTPUTS) == 14
 
 
 @pytest.mark.parametrize(("options", "output", "shown"), [example[1:] for example in OUTPUTS])

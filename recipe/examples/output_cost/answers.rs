@@ -8,7 +8,7 @@ use recipe::model::Version;
 use recipe::output::ParsingOptions;
 use recipe::protocol::{AnswerConfig, Protocol};
 
-use super::{CALL, END, STRING, allocator, now};
+use super::{CALL, END, STRING, measure};
 
 /// Name, size, and the output of that size.
 const CASES: &[(&str, usize, super::Make)] = &[
@@ -42,7 +42,7 @@ pub(super) fn print() {
         for protocol in Protocol::ALL {
             for (fed, feed) in FEEDS {
                 let [(time, peak), (time_twice, peak_twice)] =
-                    outputs.each_ref().map(|output| measure(protocol, output, *feed));
+                    outputs.each_ref().map(|output| cost(protocol, output, *feed));
                 let protocol = format!("{protocol:?}");
                 println!(
                     "{name:16} {size:8}  {protocol:17} {fed:16} {time:7.1} {time_twice:7.1}   {peak:7.2} {peak_twice:7.2}"
@@ -53,12 +53,12 @@ pub(super) fn print() {
 }
 
 /// Milliseconds and MiB: the least of three runs each. The output itself is not counted, what is handed out is.
-fn measure(protocol: Protocol, output: &str, feed: Feed) -> (f64, f64) {
+fn cost(protocol: Protocol, output: &str, feed: Feed) -> (f64, f64) {
     let mut ids = Vec::new();
     Version::V41.tokenizer().encode_with_special(output, &mut ids);
     let runs = (0..3).map(|_| {
-        let before = allocator::restart();
-        let clock = now();
+        let before = measure::restart();
+        let start = measure::micros();
         let parsing = ParsingOptions { parse_tool_calls: true, ..ParsingOptions::default() };
         let config = DecoderConfig {
             parsing,
@@ -68,7 +68,7 @@ fn measure(protocol: Protocol, output: &str, feed: Feed) -> (f64, f64) {
         let mut decoder = Decoder::new(config, Some(Version::V41.tokenizer().clone()));
         feed(&mut decoder, output, &ids);
         std::hint::black_box(decoder.finish(BackendFinish::Stop, 0).map(|frames| frames.len()).unwrap_or_default());
-        (clock().as_secs_f64() * 1e3, (allocator::peak() - before) as f64 / f64::from(1 << 20))
+        ((measure::micros() - start) as f64 / 1e3, (measure::peak() - before) as f64 / f64::from(1 << 20))
     });
     runs.fold((f64::MAX, f64::MAX), |least, run| (least.0.min(run.0), least.1.min(run.1)))
 }

@@ -1,23 +1,22 @@
 //! What outputs cost. First a table of hostile ones: nanoseconds per byte of the parser at two sizes, which should be alike.
 //! Then whole answers, from ids or text to a protocol's bytes: time and peak memory at a size and at twice the size, which
-//! should double.
+//! should double. Times are those that the process ran.
 //!
 //! `cargo run --release -p recipe --example output_cost`
 
 #![allow(clippy::print_stdout, clippy::cast_precision_loss, clippy::format_collect, reason = "an example prints")]
 #![allow(clippy::expect_used, reason = "an example stops at what cannot be")]
 
-mod allocator;
 mod answers;
+mod measure;
 
 use std::hint::black_box;
-use std::time::Duration;
 
 use recipe::event::{BackendFinish, Event};
 use recipe::output::{InitialStage, OutputParser, OutputPiece, ParsingOptions};
 
 #[global_allocator]
-static ALLOCATOR: allocator::Counting = allocator::Counting;
+static ALLOCATOR: measure::Counting = measure::Counting;
 
 type Make = fn(usize) -> String;
 
@@ -82,22 +81,15 @@ fn cost(output: &str, reasons: bool, feed: fn(&mut OutputParser, &str, &mut Vec<
     let best = (0..3)
         .map(|_| {
             let (mut parser, mut events) = (OutputParser::new(options.clone()), Vec::new());
-            let start = now();
+            let start = measure::micros();
             feed(&mut parser, output, &mut events);
             parser.finish(BackendFinish::Stop, &mut events);
             black_box(events.len());
-            start()
+            measure::micros() - start
         })
         .min()
         .unwrap_or_default();
-    best.as_secs_f64() * 1e9 / output.len().max(1) as f64
-}
-
-/// Starts a clock; the codec itself has none.
-#[allow(clippy::disallowed_methods, reason = "an example measures time")]
-fn now() -> impl Fn() -> Duration {
-    let start = std::time::Instant::now();
-    move || start.elapsed()
+    best as f64 * 1e3 / output.len().max(1) as f64
 }
 
 fn whole(parser: &mut OutputParser, output: &str, events: &mut Vec<Event>) {
