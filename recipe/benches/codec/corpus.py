@@ -64,7 +64,7 @@ def pieces(roots: list[str], seed: int) -> dict[str, list[str]]:
         try:
             if not 500 < os.path.getsize(path) < LARGEST_FILE:
                 continue
-            text = pathlib.Path(path).read_text(encoding="utf-8", newline="")
+            text = pathlib.Path(path).read_bytes().decode()
         except (OSError, UnicodeDecodeError):
             continue
         kind = kind_of(path, text)
@@ -113,7 +113,7 @@ def build(roots: list[str], folder: pathlib.Path, seed: int = 0) -> dict[str, li
 
     def write(name: str, text: str) -> Text:
         path = folder / f"{name.replace(' ', '-')}.txt"
-        path.write_text(text, encoding="utf-8", newline="")
+        path.write_bytes(text.encode())
         return Text(name, path, len(text.encode()))
 
     groups = {"warm-up": [write("warm-up", mixed(found, 1_700_000))]}

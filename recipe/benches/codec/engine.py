@@ -66,7 +66,7 @@ def main(engine: str, file: str) -> None:
     print(json.dumps(report), flush=True)
     for line in sys.stdin:
         task = json.loads(line)
-        text = pathlib.Path(task["text"]).read_text(encoding="utf-8", newline="")
+        text = pathlib.Path(task["text"]).read_bytes().decode()
         options = {"threads": task["threads"]} if task.get("threads") else {}
         processor, clock = time.process_time(), time.perf_counter()
         result = encode(text, **options)
