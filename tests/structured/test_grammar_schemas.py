@@ -2,9 +2,12 @@
 
 import json
 import time
+from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 import deepseek_recipe as recipe
 from tests.structured import schema_suite
@@ -30,6 +33,23 @@ def test_the_suite_finds_what_is_wrong(schema: Any, instance: Any, valid: bool) 
     case = {"file": "type", "description": "case", "schema": schema, "tests": [["test", instance, valid]]}
     schema_suite.judge(case, outcome)
     assert len(outcome.wrong) == 1
+
+
+DECIMALS = st.decimals(-2000, 2000, places=3) | st.integers(-12, 12).map(Decimal)
+
+
+@settings(max_examples=60, deadline=None)
+@given(least=DECIMALS, most=DECIMALS, values=st.lists(DECIMALS, min_size=1, max_size=8), integer=st.booleans())
+def test_bounds_of_numbers_are_exact(least: Decimal, most: Decimal, values: list[Decimal], integer: bool) -> None:
+    assume(least < most and (not integer or least.to_integral_value(ROUND_CEILING) < most))
+    kind = "integer" if integer else "number"
+    schema = f'{{"type": "{kind}", "minimum": {least}, "exclusiveMaximum": {most}}}'
+    grammar = schema_suite.grammar_of(json.loads(schema))
+    for value in [*values, least, most]:
+        text = f"{value.normalize():f}"
+        is_canonical = text != "-0" and (not integer or "." not in text)
+        if is_canonical:
+            assert schema_suite.accepts(grammar, text) is (least <= value < most), (schema, text)
 
 
 def refusal(schema: Any) -> recipe.RequestError:

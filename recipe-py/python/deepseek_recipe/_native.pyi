@@ -11,6 +11,7 @@ __all__ = [
     "Difference",
     "Encoded",
     "Event",
+    "Grammar",
     "Image",
     "Options",
     "Parsing",

@@ -24,8 +24,8 @@ pub(super) struct CallWriter<'w> {
     version: Version,
     words: &'static Markup,
     dsml: String,
-    /// The values that were written for the schemas of this tool.
-    written: Written,
+    /// The values that were written for the schemas of this tool, or before for any.
+    pub(super) written: Written,
 }
 
 /// What a parameter is held to.

@@ -38,6 +38,15 @@ pub(super) struct Written {
     containers: Names,
 }
 
+impl Written {
+    /// What holds for any document: values that no schema says anything of.
+    pub(super) fn into_free(mut self) -> Self {
+        self.values.retain(|(goal, ..), _| goal.is_empty());
+        self.containers.retain(|(parts, ..), _| parts.is_empty());
+        self
+    }
+}
+
 type Names = HashMap<(Goal, Types, usize), Option<String>>;
 
 impl<'w, 'v> JsonWriter<'w, 'v> {

@@ -144,7 +144,7 @@ impl Builder<'_> {
     fn calls(&mut self, dsml: u32) -> Result<Option<String>, Error> {
         let Some(Constraint::ToolCall { tools, rules }) = &self.encoded.constraint else { return Ok(None) };
         let declarations = parse(tools.as_bytes())?;
-        let mut calls = Vec::new();
+        let (mut calls, mut free) = (Vec::new(), Written::default());
         for (tool, asked) in declarations.as_array().unwrap_or_default().iter().zip(&self.encoded.asked.tools) {
             let Some(function) = tool.get("function") else { continue };
             let name = function.get("name").and_then(Value::as_str).unwrap_or_default();
@@ -153,7 +153,9 @@ impl Builder<'_> {
             let is_sayable = !name.is_empty() && !name.contains(['"', '\n']);
             if asked.is_shown && is_allowed && is_sayable {
                 let mut markup = CallWriter::new(&mut self.writer, self.encoded.version, dsml);
+                markup.written = free;
                 calls.extend(call(&mut markup, name, function, asked)?);
+                free = markup.written.into_free();
             }
         }
         Ok(CallWriter::new(&mut self.writer, self.encoded.version, dsml).calls(calls, rules.single))
