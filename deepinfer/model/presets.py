@@ -183,7 +183,7 @@ def embedded(vocab_size: int = 129280) -> ModelConfig:
 def bench() -> ModelConfig:
     """About ten million parameters besides embeddings, with a compact vocabulary: the size that the bench reports."""
     return ModelConfig(
-        vocab_size=4096,
+        vocab_size=1024,
         hidden_size=256,
         num_hidden_layers=5,
         num_attention_heads=8,
