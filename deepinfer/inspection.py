@@ -24,7 +24,7 @@ def describe(directory: Path) -> str:
         rows.append((f"draft {stage}", "window", "", "", "", "", *_size(tensors, f"mtp.{stage}.")))
     rows += [(name, "", "", "", "", "", *_size(tensors, f"{name}.")) for name in ("embed", "head")]
     rows.append(("all", "", "", "", "", "", *_size(tensors, "")))
-    layout = config.cache_layout(block_size=math.lcm(*(ratio or 1 for ratio in config.compress_ratios)))
+    layout = config.cache_layout(block_size=math.lcm(*(ratio or 1 for ratio in config.compress_ratios)), paged=True)
     return "\n".join([*_table(rows), "", *_cache_lines(layout), *_format_lines(tensors)])
 
 
@@ -58,8 +58,9 @@ def _bytes(tensor: StoredTensor) -> int:
 def _cache_lines(layout: CacheLayout) -> list[str]:
     here = 4 * layout.floats_per_block / layout.block_size
     return [
-        f"cache per token: {layout.released_bytes_per_token:g} bytes in the release's formats, {here:g} in this engine",
-        f"rings per sequence: {4 * layout.floats_per_slot:,} bytes in this engine",
+        f"cache in the release's formats: {layout.released_bytes_per_token:g} bytes per token, "
+        f"{layout.released_bytes_per_slot:,} per sequence",
+        f"cache in this engine: {here:g} bytes per token, window keys included",
     ]
 
 

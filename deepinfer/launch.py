@@ -60,7 +60,7 @@ def launch(settings: ServeSettings, environment: Mapping[str, str]) -> None:
 def resolve_config(settings: ServeSettings) -> ServerConfig:
     """Check the settings and freeze the server's part of them. Raises `UsageError` and `CommandError`."""
     _check(settings)
-    names = tuple(dict.fromkeys(settings.served_model_name or (Path(settings.model).resolve().name,)))
+    names = tuple(dict.fromkeys(settings.served_model_name or (_name_of(settings.model),)))
     key_file = None if settings.api_key_file is None else Path(settings.api_key_file)
     if key_file is not None:
         try:
@@ -121,6 +121,11 @@ def _check(settings: ServeSettings) -> None:
             raise UsageError(f"{flag_of(name)} is {value}; it must be at least {least}")
     if any(not name.strip() for name in settings.served_model_name):
         raise UsageError("--served-model-name is empty; give the name that requests will use")
+
+
+def _name_of(model: str) -> str:
+    """Name of a model that is given as it is, or by its directory."""
+    return Path(model).resolve().name if Path(model).is_dir() else model
 
 
 def _aliases(given: Iterable[str], names: tuple[str, ...]) -> Iterable[tuple[str, str]]:

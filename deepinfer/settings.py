@@ -106,7 +106,7 @@ class ServeSettings:
         "name that requests may give in 'model'",
         kind=Kind.TEXTS,
         metavar="NAME",
-        default_words="the last part of --model",
+        default_words="the value of --model, of a directory its last part",
     )
     model_alias: tuple[str, ...] = _setting(
         (),

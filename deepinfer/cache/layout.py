@@ -58,15 +58,18 @@ class CacheLayout:
         return sum((_fp4(source.width, 16) + _fp4(source.index_width, 32)) / source.ratio for source in self.sources)
 
     @property
+    def released_bytes_per_slot(self) -> int:
+        """Bytes of one sequence's rings in the formats of the release: FP8 with a ue8m0 scale per 32 values for window
+        keys, float32 for unfinished groups."""
+        grouped = sum(8 * source.width for source in self.sources if source.ratio > 1)
+        window = self.ring(self.window) * self.window_layers * (self.width + self.width // 32)
+        return window + self.ring(self.group_window) * grouped
+
+    @property
     def floats_per_block(self) -> int:
         """Floats that one block takes."""
         entries = ((source.width + source.index_width) * self.block_size // source.ratio for source in self.sources)
         return sum(entries) + (self._floats_in_windows if self.paged else 0)
-
-    @property
-    def floats_per_slot(self) -> int:
-        """Floats that the rings of one sequence take."""
-        return 0 if self.paged else self._floats_in_windows
 
     @property
     def _floats_in_windows(self) -> int:

@@ -41,16 +41,10 @@ class ModelCache:
         tokens = self.layout.block_size if self.layout.paged else 0
         return 4 * self.layout.floats_per_block + 8 * tokens
 
-    @property
-    def bytes_per_slot(self) -> int:
-        """Bytes of one sequence's rings."""
-        tokens = 0 if self.layout.paged else self.layout.ring(self.layout.token_window)
-        return 4 * self.layout.floats_per_slot + 8 * tokens
-
     def copy_slot(self, source: int, target: int) -> None:
         """Copy the rings of one slot to another, as after a prefix hit that ends where `source` stands."""
-        if not self.layout.paged:
-            self._copy_windows(source, target)
+        assert not self.layout.paged, "paged caches have no slots"
+        self._copy_windows(source, target)
 
     def copy_block(self, source: int, target: int) -> None:
         """Copy everything that lies in one block to another."""

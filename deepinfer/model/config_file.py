@@ -18,7 +18,7 @@ READ_AS: Final[Mapping[str, tuple[str, ...]]] = {
     "engram_n_heads": ("engram_num_heads", "engram_head_count", "engram_n_head_per_ngram", "engram_num_hash_heads"),
     "engram_head_dim": ("engram_dim", "engram_key_length", "engram_embedding_dim"),
     "engram_vocab_size": ("engram_base_size", "engram_base_vocab_size", "engram_table_size", "engram_vocab_base"),
-    "engram_pad_token_id": ("engram_pad_id",),
+    "engram_pad_token_id": ("engram_pad_id", "pad_token_id"),
     "dspark_n_routed_experts": ("dspark_num_experts", "dspark_num_routed_experts"),
     "dspark_num_experts_per_tok": ("dspark_topk", "dspark_top_k"),
 }

@@ -47,7 +47,9 @@ class Engram(nn.Module):
         self.table = table
         self.streams, self.hidden = config.hc_mult, config.hidden_size
         self.epsilon = constant(config.rms_norm_eps)
-        self.embed = Table(table.row_count, config.engram_head_dim)
+        # A table may be longer than its hash reaches.
+        stated = dict(zip(config.engram_layer_ids, config.engram_num_embeddings, strict=False))
+        self.embed = Table(stated.get(layer, table.row_count), config.engram_head_dim)
         inputs = table.primes.numel() * config.engram_head_dim
         self.wkv = Linear(inputs, (self.streams + 1) * self.hidden)
         self.q_weight = weight(self.streams, self.hidden)

@@ -52,7 +52,7 @@ def hash_tables(config: ModelConfig, compressed_size: int) -> dict[int, HashTabl
     """Hash of every Engram layer, for a vocabulary of `compressed_size` ids.
 
     Each prime is the next above `engram_vocab_size` - 1 that no layer, n-gram or head before it has taken. Raises
-    `EngineError` (`invalid_configuration`) if the tables do not have the sizes that the configuration states.
+    `EngineError` (`invalid_configuration`) if the tables do not fit the sizes that the configuration states.
     """
     grams, heads = config.engram_max_ngram_size - 1, config.engram_n_heads
     primes = _primes_from(config.engram_vocab_size)
@@ -65,8 +65,8 @@ def hash_tables(config: ModelConfig, compressed_size: int) -> dict[int, HashTabl
             multipliers=torch.from_numpy(multipliers(layer, config.engram_max_ngram_size, compressed_size)),
         )
     sizes = tuple(table.row_count for table in tables.values())
-    if config.engram_num_embeddings not in ((), sizes):
-        stated = config.engram_num_embeddings
+    stated = config.engram_num_embeddings or sizes
+    if len(stated) != len(sizes) or any(rows < size for rows, size in zip(stated, sizes, strict=False)):
         raise invalid(f"engram_num_embeddings is {stated}; n-grams, heads and engram_vocab_size give {sizes}")
     return tables
 

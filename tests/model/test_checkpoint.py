@@ -222,6 +222,8 @@ def test_the_cache_of_the_release_takes_890_bytes_per_token() -> None:
     assert layout.released_bytes_per_token == 890
     assert layout.ring(layout.window) == 134
     assert layout.ring(layout.group_window) == 8
+    # 20 layers of windows take 1,415,040 bytes; 43 have one, and three sources an unfinished group.
+    assert layout.released_bytes_per_slot == 1_415_040 // 20 * 43 + 3 * 8 * 1024 * 4
     with pytest.raises(EngineError, match="block_size is 5; it must be a multiple"):
         presets.release().cache_layout(5)
 
@@ -235,5 +237,5 @@ def test_inspection_tells_layers_and_sizes(tmp_path: Path) -> None:
     assert [line[:2] for line in lines if line[:1] == ["draft"]] == [["draft", "0"], ["draft", "1"]]
     count = sum(parameter.numel() for parameter in lively(QUANTIZED).parameters())
     assert f"{count:,}" in next(line for line in lines if line[:1] == ["all"])
-    assert "cache per token: 52.5 bytes in the release's formats, 384 in this engine" in text
+    assert "cache in the release's formats: 52.5 bytes per token, " in text
     assert read_config(tmp_path) == QUANTIZED

@@ -21,7 +21,7 @@ from tests.model.support import lively
 def test_inspect_prints_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save_model(lively(presets.tester()), tmp_path)
     assert main(["inspect", str(tmp_path)]) == 0
-    assert "cache per token:" in capsys.readouterr().out
+    assert "cache in this engine:" in capsys.readouterr().out
     assert main(["inspect", str(tmp_path / "nothing")]) == 1
     assert "cannot be read" in capsys.readouterr().err
 

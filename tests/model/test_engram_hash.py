@@ -13,6 +13,7 @@ from deepinfer.model.token_map import token_key, token_map
 from deepinfer.prompt_format import prompt_format
 from deepinfer.server.token_texts import token_texts
 from tests.model import reference
+from tests.model.support import lively
 
 
 def test_tables_of_the_release() -> None:
@@ -25,6 +26,11 @@ def test_sizes_that_the_configuration_states_are_checked() -> None:
     config = replace(presets.fixture(), engram_num_embeddings=(1, 2))
     with pytest.raises(EngineError, match=r"engram_num_embeddings is \(1, 2\); .* give \(290, 370\)"):
         hash_tables(config, 100)
+    with pytest.raises(EngineError, match=r"engram_num_embeddings is \(290,\)"):
+        hash_tables(replace(config, engram_num_embeddings=(290,)), 100)
+    longer = replace(config, engram_num_embeddings=(290, 400))
+    table = lively(longer).layers[4].engram
+    assert table is not None and len(table.embed.weight) == 400
 
 
 def test_primes_are_those_of_the_definition() -> None:

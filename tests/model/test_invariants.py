@@ -138,6 +138,15 @@ def test_rejected_drafts_leave_no_trace(model: Transformer, accepted: int, paged
     assert same(drafted.draft((5, position)), plain.draft((5, position)))
 
 
+@pytest.mark.parametrize("paged", [False, True])
+def test_drafts_at_the_end_of_a_prompt_leave_no_trace(model: Transformer, paged: bool) -> None:
+    ids = tokens(24)
+    wanted = Runner(model).run(ids)
+    runner = Runner(model, paged=paged)
+    runner.run([*ids[:20], 77, 78, 79])
+    assert torch.equal(runner.step([(0, 20, ids[20:])])[0], wanted[20:])
+
+
 def same(left: Draft, right: Draft) -> bool:
     return torch.equal(left.logits, right.logits) and torch.equal(left.confidence, right.confidence)
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from deepinfer.model import presets
-from deepinfer.model.config import ModelConfig
+from deepinfer.model.config import ModelConfig, Yarn
 from deepinfer.model.hyper import collapse, spread
 from deepinfer.model.presets import tiny
-from deepinfer.model.rope import rotaries, rotate
+from deepinfer.model.rope import frequencies, rotaries, rotate
 from deepinfer.model.selection import ascending, best, candidate_mask
 from deepinfer.model.trace import Trace
 from tests.model import reference
@@ -227,3 +227,13 @@ def test_draft() -> None:
         assert relative_error(draft.logits[row], logits) < 1e-4
         assert relative_error(draft.confidence[row], confidence) < 1e-4
         assert draft.token_ids[row].tolist() == logits.argmax(-1).tolist()
+
+
+@pytest.mark.parametrize(
+    ("width", "theta", "original"), [(64, 160000.0, 65536), (8, 160000.0, 256), (8, 10000.0, 10**9), (8, 1e30, 64)]
+)
+def test_frequencies(width: int, theta: float, original: int) -> None:
+    """The last two: the upper end of the ramp is cut off at `width` - 1, and both ends are equal."""
+    yarn = Yarn(factor=16.0, original_max_position_embeddings=original)
+    wanted = [reference.frequency(pair, width, theta, yarn) for pair in range(width // 2)]
+    assert frequencies(width, theta, yarn).tolist() == pytest.approx(wanted, rel=1e-12)
