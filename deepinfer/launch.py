@@ -85,9 +85,6 @@ def resolve_config(settings: ServeSettings) -> ServerConfig:
         stored_responses=settings.stored_responses,
         stored_response_bytes=settings.stored_response_bytes,
         log_prompts=settings.log_prompts,
-        # A script answers what it answers: whether that fits a request's settings is its author's business.
-        serves_constraints=settings.engine == "scripted",
-        serves_penalties=settings.engine == "scripted",
     )
 
 
@@ -179,6 +176,7 @@ def _native_engine(settings: ServeSettings) -> Engine:
     from deepinfer.backends.native import NativeEngine
     from deepinfer.config import EngineConfig
     from deepinfer.model.config import ModelConfig
+    from deepinfer.server.vocabulary import read_vocabulary
 
     defaults = EngineConfig(name=settings.model, recipe_version=settings.prompt_format)
     context_length = settings.context_length or defaults.context_length
@@ -190,7 +188,7 @@ def _native_engine(settings: ServeSettings) -> Engine:
         context_length=context_length,
         block_count=block_count,
     )
-    return NativeEngine(config, ModelConfig())
+    return NativeEngine(config, ModelConfig(), lambda: read_vocabulary(settings.prompt_format))
 
 
 def _is_loopback(host: str) -> bool:
