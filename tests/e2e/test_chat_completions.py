@@ -154,7 +154,9 @@ def test_native_answers_differ_and_come_apart(native: openai.OpenAI) -> None:
 def test_native_honours_penalties_and_biases(native: openai.OpenAI) -> None:
     """One token is by far the best, until its penalty has grown."""
     bias = {"5": 100, "6": 80}
-    body = chat_body("Hello", max_tokens=40, temperature=0, thinking={"type": "disabled"}, logprobs=True)
+    body = chat_body(
+        "Hello", max_tokens=40, temperature=0, extra_body={"thinking": {"type": "disabled"}}, logprobs=True
+    )
 
     def ids(**fields: Any) -> list[bytes]:
         [choice] = native.chat.completions.create(**body | fields).choices
