@@ -85,9 +85,6 @@ def resolve_config(settings: ServeSettings) -> ServerConfig:
         stored_responses=settings.stored_responses,
         stored_response_bytes=settings.stored_response_bytes,
         log_prompts=settings.log_prompts,
-        # A script answers what it answers: whether that fits a request's settings is its author's business.
-        serves_constraints=settings.engine == "scripted",
-        serves_penalties=settings.engine == "scripted",
     )
 
 
@@ -185,6 +182,7 @@ def _native_engine(settings: ServeSettings) -> Engine:
     from deepinfer.config import EngineConfig
     from deepinfer.model.files import read_config
     from deepinfer.model.presets import embedded
+    from deepinfer.server.vocabulary import read_vocabulary
 
     checkpoint = None if settings.model == EMBEDDED_MODEL else Path(settings.model)
     model = embedded() if checkpoint is None else read_config(checkpoint)
@@ -201,7 +199,13 @@ def _native_engine(settings: ServeSettings) -> Engine:
         context_length=context_length,
         block_count=block_count,
     )
-    return NativeEngine(config, model, checkpoint, lambda: _token_texts(settings, model.vocab_size))
+    return NativeEngine(
+        config,
+        model,
+        checkpoint,
+        token_texts=lambda: _token_texts(settings, model.vocab_size),
+        vocabulary=lambda: read_vocabulary(settings.prompt_format),
+    )
 
 
 def _token_texts(settings: ServeSettings, vocabulary_size: int) -> list[tuple[str, str]] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from math import inf
 
 import numpy
 
@@ -15,6 +16,7 @@ def check_request(request: Request, *, model: ModelDescription, in_flight: Conta
     if request.request_id in in_flight:
         raise _fault("duplicate_request_id", f"request_id {request.request_id!r} is in flight already; choose another")
     _check_sampling(request.sampling, model.vocabulary_size)
+    _check_constraint(request, model.vocabulary_size)
     prompt_tokens, max_tokens = len(request.token_ids), request.sampling.max_tokens
     if prompt_tokens == 0:
         raise _fault("empty_prompt", "token_ids is empty; a prompt needs at least one token")
@@ -27,25 +29,67 @@ def check_request(request: Request, *, model: ModelDescription, in_flight: Conta
     # An array, without a copy where the ids are packed: comparing a million of them one by one would take too long.
     ids = numpy.asarray(request.token_ids)
     for token_id in (int(ids.min()), int(ids.max())):
-        if not 0 <= token_id < model.vocabulary_size:
-            raise _fault(
-                "invalid_token_id", f"token_ids has {token_id}; the vocabulary ends at {model.vocabulary_size - 1}"
-            )
+        _check_token_id("token_ids", token_id, model.vocabulary_size)
 
 
 def _check_sampling(sampling: SamplingParams, vocabulary_size: int) -> None:
+    top_k, top_logprobs = sampling.top_k, sampling.top_logprobs
     # Written so that NaN fails each test.
-    if not sampling.max_tokens >= 1:
-        raise _fault("invalid_sampling", f"max_tokens is {sampling.max_tokens}; it must be at least 1")
-    if not 0.0 <= sampling.temperature < float("inf"):
-        raise _fault("invalid_sampling", f"temperature is {sampling.temperature}; it must be finite and not below 0")
-    if not 0.0 <= sampling.top_p <= 1.0:
-        raise _fault("invalid_sampling", f"top_p is {sampling.top_p}; it must lie between 0 and 1")
-    if sampling.top_logprobs is not None and not 0 <= sampling.top_logprobs <= vocabulary_size:
+    for name, value, fits, bounds in (
+        ("max_tokens", sampling.max_tokens, sampling.max_tokens >= 1, "be at least 1"),
+        ("temperature", sampling.temperature, 0.0 <= sampling.temperature < inf, "be finite and not below 0"),
+        ("top_p", sampling.top_p, 0.0 <= sampling.top_p <= 1.0, "lie between 0 and 1"),
+        ("min_p", sampling.min_p, 0.0 <= sampling.min_p <= 1.0, "lie between 0 and 1"),
+        ("top_k", top_k, top_k is None or top_k >= 1, "be at least 1"),
+        ("presence_penalty", sampling.presence_penalty, abs(sampling.presence_penalty) <= 2.0, "lie between -2 and 2"),
+        (
+            "frequency_penalty",
+            sampling.frequency_penalty,
+            abs(sampling.frequency_penalty) <= 2.0,
+            "lie between -2 and 2",
+        ),
+        (
+            "repetition_penalty",
+            sampling.repetition_penalty,
+            0.0 < sampling.repetition_penalty <= 10.0,
+            "be above 0 and at most 10",
+        ),
+        (
+            "top_logprobs",
+            top_logprobs,
+            top_logprobs is None or 0 <= top_logprobs <= vocabulary_size,
+            f"lie between 0 and the vocabulary size {vocabulary_size}",
+        ),
+    ):
+        if not fits:
+            raise _fault("invalid_sampling", f"{name} is {value}; it must {bounds}")
+    for token_id, bias in sampling.logit_bias.items():
+        _check_token_id("logit_bias", token_id, vocabulary_size)
+        if not abs(bias) <= 100.0:
+            raise _fault("invalid_sampling", f"logit_bias of {token_id} is {bias}; it must lie between -100 and 100")
+
+
+def _check_constraint(request: Request, vocabulary_size: int) -> None:
+    grammar, limit = request.grammar, request.thinking_limit
+    if grammar is not None:
+        for name, token_id in (("start_after", grammar.start_after), ("trigger", grammar.trigger)):
+            if token_id is not None:
+                _check_token_id(name, token_id, vocabulary_size)
+    if limit is None:
+        return
+    _check_token_id("end_token_id", limit.end_token_id, vocabulary_size)
+    if limit.tokens < 0:
+        raise _fault("invalid_thinking_limit", f"thinking_limit is {limit.tokens} tokens; it must not be below 0")
+    if grammar is not None and grammar.start_after != limit.end_token_id:
         raise _fault(
-            "invalid_sampling",
-            f"top_logprobs is {sampling.top_logprobs}; it must lie between 0 and the vocabulary size {vocabulary_size}",
+            "invalid_thinking_limit",
+            f"thinking ends with token {limit.end_token_id}, and the grammar starts after {grammar.start_after}",
         )
+
+
+def _check_token_id(name: str, token_id: int, vocabulary_size: int) -> None:
+    if not 0 <= token_id < vocabulary_size:
+        raise _fault("invalid_token_id", f"{name} has {token_id}; the vocabulary ends at {vocabulary_size - 1}")
 
 
 def _fault(code: str, message: str) -> EngineError:

@@ -21,7 +21,15 @@ import torch
 from deepinfer.backends.admission import check_request
 from deepinfer.backends.stream import OutputQueue, QueueStream
 from deepinfer.config import EngineConfig
-from deepinfer.core import Health, ModelDescription, OutputStream, Request
+from deepinfer.core import (
+    FinishReason,
+    Health,
+    ModelDescription,
+    OutputStream,
+    Request,
+    StepOutput,
+    Vocabulary,
+)
 from deepinfer.engine import EngineLoop, Outputs
 from deepinfer.errors import EngineError
 from deepinfer.model.checkpoint import load_model, read_token_map
@@ -29,11 +37,23 @@ from deepinfer.model.config import ModelConfig
 from deepinfer.model.initial import randomize
 from deepinfer.model.token_map import token_map as join_tokens
 from deepinfer.model.transformer import Transformer
+from deepinfer.structured.compiler import Compiled, GrammarCompiler
+from deepinfer.structured.constraint import Constraint
+from deepinfer.structured.guidance import CompiledGrammar
+from deepinfer.structured.guide import Guide
 
 logger = logging.getLogger(__name__)
 
 # Answers of the random model are then about as peaked as a trained model's.
 LOGIT_DEVIATION = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """The grammar of a request, or what is wrong with it."""
+
+    request: Request
+    grammar: Compiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +66,24 @@ class _Stop:
     pass
 
 
-_Inbox: TypeAlias = SimpleQueue[Request | _Abort | _Stop]
+_Inbox: TypeAlias = SimpleQueue[Request | _Compiled | _Abort | _Stop]
 
 
 class NativeEngine:
-    """`Engine` that runs a model in this process. Call its methods from the event loop that called `start`."""
+    """`Engine` that runs a model in this process. Call its methods from the event loop that called `start`.
+
+    `vocabulary` is asked for once, by `start`; without it, or if it is not the model's, requests with a grammar are
+    refused.
+    """
 
     def __init__(
         self,
         config: EngineConfig,
         model: ModelConfig,
         checkpoint: Path | None = None,
+        *,
         token_texts: Callable[[], list[tuple[str, str]] | None] = lambda: None,
+        vocabulary: Callable[[], Vocabulary] | None = None,
     ) -> None:
         """Serve a model of shape `model`: the one in the directory `checkpoint`, or without one random weights.
 
@@ -67,6 +93,8 @@ class NativeEngine:
         self._model = model
         self._checkpoint = checkpoint
         self._token_texts = token_texts
+        self._vocabulary = vocabulary
+        self._grammars: GrammarCompiler | None = None
         self._inbox: _Inbox = SimpleQueue()
         self._queues: dict[str, OutputQueue] = {}
         self._thread: Thread | None = None
@@ -76,12 +104,15 @@ class NativeEngine:
         self._cache_bytes = 0
 
     async def start(self) -> None:
-        """Build the model and start the engine's thread. Does nothing when it runs already."""
+        """Build the model and start the engine's thread. Does nothing when it runs already.
+
+        Preparing grammars takes about 0.8 s in which no thread of the process runs, so it is done here and not later.
+        """
         if self._thread is not None:
             return
         self._inbox = SimpleQueue()
-        engine = await asyncio.to_thread(self._build)
-        arguments = (engine, self._inbox, asyncio.get_running_loop())
+        engine, self._grammars = await asyncio.to_thread(self._build)
+        arguments = (_Desk(engine, self._inbox, self._grammars), asyncio.get_running_loop())
         # A daemon, so that a process whose event loop died can end.
         self._thread = Thread(target=self._run, args=arguments, name="deepinfer-engine", daemon=True)
         self._thread.start()
@@ -95,12 +126,16 @@ class NativeEngine:
         self._outage = EngineError("the engine is stopped", code="engine_stopped")
         self._inbox.put(_Stop())
         await asyncio.to_thread(thread.join)
+        if self._grammars is not None:
+            self._grammars.close()
 
     def submit(self, request: Request) -> OutputStream:
         """Queue a request and stream its outputs. Raises `EngineError` for a request that cannot run."""
         if self._outage is not None:
             raise EngineError(str(self._outage), code=self._outage.code)
         check_request(request, model=self.describe(), in_flight=self._queues)
+        if request.grammar is not None and self._grammars is None:
+            raise EngineError("this engine takes no grammars", code="grammar_not_supported", client_fault=True)
         queue: OutputQueue = asyncio.Queue()
         self._queues[request.request_id] = queue
         self._inbox.put(request)
@@ -134,24 +169,36 @@ class NativeEngine:
         if self._queues.get(request_id) is queue:
             self.abort(request_id)
 
-    def _build(self) -> EngineLoop:
-        if self._checkpoint is None:
-            model = randomize(Transformer(self._model), seed=self._config.weight_seed, logit_deviation=LOGIT_DEVIATION)
-        else:
-            token_map = read_token_map(self._checkpoint)
-            if token_map is None and self._model.engram_layer_ids:
-                texts = self._token_texts()
-                token_map = None if texts is None else join_tokens(texts)
-            model = load_model(self._checkpoint, config=self._model, token_map=token_map, progress=log_progress)
-        return EngineLoop(self._config, model)
+    def _build(self) -> tuple[EngineLoop, GrammarCompiler | None]:
+        engine = EngineLoop(self._config, self._load())
+        vocabulary = None if self._vocabulary is None else self._vocabulary()
+        if vocabulary is None:
+            return engine, None
+        if len(vocabulary.token_bytes) != self._model.vocab_size:
+            sizes = (len(vocabulary.token_bytes), self._model.vocab_size)
+            logger.warning("the tokenizer has %d tokens and the model %d: grammars are refused", *sizes)
+            return engine, None
+        grammars = GrammarCompiler(vocabulary)
+        grammars.warm()
+        return engine, grammars
 
-    def _run(self, engine: EngineLoop, inbox: _Inbox, event_loop: asyncio.AbstractEventLoop) -> None:
+    def _load(self) -> Transformer:
+        if self._checkpoint is None:
+            return randomize(Transformer(self._model), seed=self._config.weight_seed, logit_deviation=LOGIT_DEVIATION)
+        token_map = read_token_map(self._checkpoint)
+        if token_map is None and self._model.engram_layer_ids:
+            texts = self._token_texts()
+            token_map = None if texts is None else join_tokens(texts)
+        return load_model(self._checkpoint, config=self._model, token_map=token_map, progress=log_progress)
+
+    def _run(self, desk: _Desk, event_loop: asyncio.AbstractEventLoop) -> None:
         """Body of the engine's thread."""
+        engine = desk.engine
         try:
             torch.set_num_threads(self._config.torch_threads)
             stopping = False
             while not stopping:
-                outputs, stopping = _obey(engine, inbox)
+                outputs, stopping = desk.obey()
                 if engine.has_work:
                     outputs += engine.step()
                 gauges = (engine.running_count, engine.cache_bytes)
@@ -160,12 +207,14 @@ class NativeEngine:
             logger.exception("the engine's thread failed")
             reason = f"the engine failed with {type(error).__name__}; its log has the details, restart it"
             event_loop.call_soon_threadsafe(self._fail, EngineError(reason, code="engine_failed"))
+        finally:
+            engine.close()
 
     def _deliver(self, outputs: Outputs, running_count: int, cache_bytes: int) -> None:
         self._running_count, self._cache_bytes = running_count, cache_bytes
         for request_id, output in outputs:
             self._queues[request_id].put_nowait(output)
-            if output.finish_reason is not None:
+            if isinstance(output, EngineError) or output.finish_reason is not None:
                 del self._queues[request_id]
 
     def _fail(self, error: EngineError) -> None:
@@ -182,18 +231,72 @@ def log_progress(done: int, total: int) -> None:
         logger.info("loaded %d of %d tensors", done, total)
 
 
-def _obey(engine: EngineLoop, inbox: _Inbox) -> tuple[Outputs, bool]:
-    """Carry out all commands in the inbox, waiting for one when there is nothing else to do; True means stop."""
-    outputs: Outputs = []
-    while True:
+class _Desk:
+    """Carries out commands, in the engine's thread. Owns the requests whose grammars are being compiled."""
+
+    def __init__(self, engine: EngineLoop, inbox: _Inbox, grammars: GrammarCompiler | None) -> None:
+        self.engine = engine
+        self._inbox = inbox
+        self._grammars = grammars
+        self._compiling: dict[str, Request] = {}
+
+    def obey(self) -> tuple[Outputs, bool]:
+        """Carry out all commands in the inbox, waiting for one when there is nothing else to do; True means stop."""
+        outputs: Outputs = []
+        while True:
+            try:
+                command = self._inbox.get(block=not self.engine.has_work and not outputs)
+            except Empty:
+                return outputs, False
+            match command:
+                case Request():
+                    self._add(command)
+                case _Compiled(request, grammar):
+                    outputs += self._add_compiled(request, grammar)
+                case _Abort(request_id):
+                    outputs += self._abort(request_id)
+                case _Stop():
+                    return outputs + self._abort_all(), True
+
+    def _add(self, request: Request) -> None:
+        if request.grammar is not None and self._grammars is not None:
+            self._compiling[request.request_id] = request
+            compiled = self._grammars.compile(request.grammar.text)
+            compiled.add_done_callback(lambda grammar: self._inbox.put(_Compiled(request, grammar)))
+        else:
+            self.engine.add(request, None if request.thinking_limit is None else _guide(request, None))
+
+    def _add_compiled(self, request: Request, compiled: Compiled) -> Outputs:
+        # The request may have been aborted, and its id may belong to another by now.
+        if self._compiling.get(request.request_id) is not request:
+            return []
+        del self._compiling[request.request_id]
         try:
-            command = inbox.get(block=not engine.has_work and not outputs)
-        except Empty:
-            return outputs, False
-        match command:
-            case Request():
-                engine.add(command)
-            case _Abort(request_id):
-                outputs += engine.abort(request_id)
-            case _Stop():
-                return outputs + engine.abort_all(), True
+            grammar = compiled.result()
+        except EngineError as error:
+            # One error may be the answer to many requests, and each raises its own.
+            return [(request.request_id, error.about(_field(request)))]
+        self.engine.add(request, _guide(request, grammar))
+        return []
+
+    def _abort(self, request_id: str) -> Outputs:
+        if self._compiling.pop(request_id, None) is None:
+            return self.engine.abort(request_id)
+        return [(request_id, StepOutput(token_ids=(), finish_reason=FinishReason.ABORT))]
+
+    def _abort_all(self) -> Outputs:
+        compiling = [output for request_id in list(self._compiling) for output in self._abort(request_id)]
+        return compiling + self.engine.abort_all()
+
+
+def _field(request: Request) -> str | None:
+    return None if request.grammar is None else request.grammar.field
+
+
+def _guide(request: Request, grammar: CompiledGrammar | None) -> Constraint:
+    return Guide(
+        request.grammar,
+        None if grammar is None else grammar.matcher(),
+        request.thinking_limit,
+        ending_ids=request.sampling.stop_token_ids,
+    )

@@ -353,7 +353,7 @@ class Constraint:
     def kind(self) -> Literal["tool_call", "tool_call_required", "json", "regex", "grammar", "choice"]: ...
     @property
     def text(self) -> str | None:
-        """Declarations of the tools, schema of the JSON, the regular expression or grammar; None for a choice."""
+        """Declarations of the tools (JSON), schema of the JSON, regular expression or grammar; None for a choice."""
 
     @property
     def allowed_tools(self) -> list[str] | None:
@@ -373,7 +373,7 @@ class Grammar:
 
     @property
     def text(self) -> str:
-        """The grammar, in llguidance's dialect of Lark, to the answer's end. Control tokens are `<[id]>`."""
+        """The grammar, in llguidance's dialect of Lark; the answer ends where it ends. Control tokens are `<[id]>`."""
 
     @property
     def start_after(self) -> int | None:
