@@ -1,8 +1,8 @@
 """Compares a checkpoint with recorded outputs of another implementation: `python -m deepinfer.model.check DIR`.
 
 The directory holds a checkpoint, `inputs.json`, and `golden.npz` (no rounding of caches) or `golden_quant.npz` (with),
-or both. Each sequence runs as one prefill, as a prefill and decode steps, and in ragged pieces batched with the others.
-One line per key: the largest difference, the limit. Exits with 1 if any is above its limit.
+or both. Each sequence runs as one prefill alone, as a prefill and decode steps in batches with the others, and so in
+ragged pieces. One line per key: the largest difference, the limit. Exits with 1 if any is above its limit.
 """
 
 from __future__ import annotations
@@ -117,16 +117,18 @@ def check(directory: Path, golden: Golden, *, quantized: bool) -> Report:
     inputs = read_json(directory / "inputs.json")
     report = Report()
     _compare_hash(report, model, golden)
-    for number, (ids, half) in enumerate(zip(inputs["sequences"], inputs["decode_prefill_lengths"], strict=True)):
+    sequences, halves = inputs["sequences"], inputs["decode_prefill_lengths"]
+    plans = [(ids, [half] + [1] * (len(ids) - half)) for ids, half in zip(sequences, halves, strict=True)]
+    decodes, _ = _run(model, plans)
+    for number, (ids, half) in enumerate(zip(sequences, halves, strict=True)):
         own = {key.removeprefix(f"s{number}_"): value for key, value in golden.items() if key.startswith(f"s{number}_")}
         compare = _Comparison(report, own, quantized=quantized)
         trace = Trace()
         prefill, cache = _run(model, [(ids, [len(ids)])], trace)
         compare.prefill(model, prefill[0], trace, cache)
-        decode, _ = _run(model, [(ids, [half] + [1] * (len(ids) - half))])
-        compare.logits("decode_logits", decode[0][half:], own["decode_logits"], slice(half, None))
-        report.add("decode = prefill, every bit", float((decode[0] != prefill[0]).sum()), 0.0)
-    _compare_ragged(report, model, inputs["sequences"], golden, quantized=quantized)
+        compare.logits("decode_logits", decodes[number][half:], own["decode_logits"], slice(half, None))
+        report.add("decode = prefill, every bit", float((decodes[number] != prefill[0]).sum()), 0.0)
+    _compare_ragged(report, model, sequences, golden, quantized=quantized)
     return report
 
 
