@@ -58,8 +58,8 @@ fn check(request: &Request, encoded: &Encoded, grammar: &Grammar, ids: &[u32]) {
                 assert!(call.complete, "{}", shown());
                 read.push((call.name.clone(), call.arguments.clone()));
             }
-            Block::Text(said) if calls.is_empty() => check_format(request, &said.text, &shown),
-            Block::Text(said) => assert!(grammar.trigger.is_some() && said.text == "Well.", "{}", shown()),
+            Block::Text(said) if calls.is_empty() => check_format(request, &said.text(), &shown),
+            Block::Text(said) => assert!(grammar.trigger.is_some() && said.text() == "Well.", "{}", shown()),
             Block::Reasoning(_) => panic!("{}", shown()),
         }
     }
