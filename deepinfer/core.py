@@ -6,8 +6,8 @@ Token ids are plain integers in the vocabulary of the served model: nothing here
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
@@ -24,13 +24,27 @@ class FinishReason(StrEnum):
 class SamplingParams:
     """How the next token of one sequence is chosen.
 
-    `temperature` 0 is greedy. `top_p` keeps the smallest set of tokens whose probability reaches it (nucleus sampling,
-    Holtzman et al. 2020). `top_logprobs` is None (no log probabilities) or how many alternatives each token carries.
+    `temperature` 0 is greedy. `min_p` drops tokens less probable than that share of the most probable one, `top_k`
+    keeps that many of the most probable, `top_p` keeps the smallest set of tokens whose probability reaches it (nucleus
+    sampling, Holtzman et al. 2020); in this order, each on what the one before left.
+
+    `repetition_penalty` divides positive logits of tokens that stand in the prompt or the answer, and multiplies
+    negative ones (Keskar et al. 2019). `frequency_penalty` is taken off a token's logit for each time that the answer
+    holds it, `presence_penalty` once if it does. `logit_bias` is added to the logits of single tokens.
+
+    `top_logprobs` is None (no log probabilities) or how many alternatives each token carries. Log probabilities are
+    those of the model: before penalties, bias and temperature.
     """
 
     max_tokens: int
     temperature: float = 1.0
     top_p: float = 1.0
+    top_k: int | None = None
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
     seed: int | None = None
     stop_token_ids: tuple[int, ...] = ()
     top_logprobs: int | None = None

@@ -7,6 +7,7 @@ HTTP or text; its caller owns it and calls it from one thread.
 from __future__ import annotations
 
 import secrets
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
@@ -16,14 +17,25 @@ from deepinfer.cache.allocator import BlockAllocator
 from deepinfer.cache.pool import ModelCache
 from deepinfer.config import EngineConfig
 from deepinfer.core import FinishReason, Request, StepOutput, TokenLogprob
+from deepinfer.errors import EngineError
 from deepinfer.model.batch import Span, build_batch
 from deepinfer.model.transformer import Transformer
+from deepinfer.sampler.adjustment import Adjustment, adjustment_of
 from deepinfer.sampler.logprobs import token_logprobs
 from deepinfer.sampler.sampler import Choice, sample
 from deepinfer.scheduler.scheduler import Chunk, Scheduler
 from deepinfer.scheduler.sequence import Sequence
 
-Outputs: TypeAlias = list[tuple[str, StepOutput]]
+# An error ends its request, and no other.
+Outputs: TypeAlias = list[tuple[str, StepOutput | EngineError]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    """A sequence and what its tokens are chosen by."""
+
+    sequence: Sequence
+    adjustment: Adjustment | None
 
 
 class EngineLoop:
@@ -42,12 +54,12 @@ class EngineLoop:
             max_running_sequences=config.max_running_sequences,
             kept_sequences=config.kept_sequences,
         )
-        self._sequences: dict[str, Sequence] = {}
+        self._flights: dict[str, _Flight] = {}
 
     @property
     def has_work(self) -> bool:
         """True while a sequence is in flight."""
-        return bool(self._sequences)
+        return bool(self._flights)
 
     @property
     def running_count(self) -> int:
@@ -63,20 +75,20 @@ class EngineLoop:
         """Queue a request. Without a seed of its own it gets a random one."""
         seed = request.sampling.seed
         sequence = Sequence(request, seed=secrets.randbits(64) if seed is None else seed)
-        self._sequences[request.request_id] = sequence
+        adjustment = adjustment_of(request.sampling, request.token_ids, self._model.config.vocabulary_size)
+        self._flights[request.request_id] = _Flight(sequence, adjustment)
         self._scheduler.add(sequence)
 
     def abort(self, request_id: str) -> Outputs:
         """End a request, free its blocks and return its last output; nothing for an unknown id."""
-        sequence = self._sequences.pop(request_id, None)
-        if sequence is None:
+        if request_id not in self._flights:
             return []
-        self._scheduler.remove(sequence)
+        self._remove(request_id)
         return [(request_id, StepOutput(token_ids=(), finish_reason=FinishReason.ABORT))]
 
     def abort_all(self) -> Outputs:
         """End every request."""
-        return [output for request_id in list(self._sequences) for output in self.abort(request_id)]
+        return [output for request_id in list(self._flights) for output in self.abort(request_id)]
 
     @torch.inference_mode()
     def step(self) -> Outputs:
@@ -88,32 +100,39 @@ class EngineLoop:
                 self._cache.copy_block(*chunk.block_copy)
         # Chunks of equal length share calls; the many of one token stand together.
         chunks.sort(key=lambda chunk: chunk.stop - chunk.start > 1)
+        flights = [self._flights[chunk.sequence.request.request_id] for chunk in chunks if chunk.samples]
         logits = self._model(build_batch([_span(chunk) for chunk in chunks], self._cache.layout), self._cache)
-        sequences = [chunk.sequence for chunk in chunks if chunk.samples]
-        token_ids = sample(logits, [_choice(sequence) for sequence in sequences])
-        logprobs = _logprobs(logits, token_ids, sequences)
+        token_ids = sample(logits, [_choice(flight) for flight in flights])
+        logprobs = _logprobs(logits, token_ids, flights)
         return [
-            (sequence.request.request_id, self._commit(sequence, token_id, logprob))
-            for sequence, token_id, logprob in zip(sequences, token_ids, logprobs, strict=True)
+            (flight.sequence.request.request_id, self._commit(flight, token_id, logprob))
+            for flight, token_id, logprob in zip(flights, token_ids, logprobs, strict=True)
         ]
 
-    def _commit(self, sequence: Sequence, token_id: int, logprob: TokenLogprob | None) -> StepOutput:
-        sequence.token_ids.append(token_id)
-        sampling = sequence.request.sampling
+    def _commit(self, flight: _Flight, token_id: int | None, logprob: TokenLogprob | None) -> StepOutput | EngineError:
+        sequence = flight.sequence
+        request_id, sampling = sequence.request.request_id, sequence.request.sampling
+        try:
+            token_id = _take(flight, token_id)
+        except EngineError as error:
+            self._remove(request_id)
+            return error
         reason = None
         if token_id in sampling.stop_token_ids:
             reason = FinishReason.STOP
         elif sequence.generated_count == sampling.max_tokens:
             reason = FinishReason.LENGTH
         if reason is not None:
-            del self._sequences[sequence.request.request_id]
-            self._scheduler.remove(sequence)
+            self._remove(request_id)
         return StepOutput(
             token_ids=(token_id,),
             logprobs=None if logprob is None else (logprob,),
             finish_reason=reason,
             cached_tokens=sequence.cached_count if sequence.generated_count == 1 else None,
         )
+
+    def _remove(self, request_id: str) -> None:
+        self._scheduler.remove(self._flights.pop(request_id).sequence)
 
 
 def _span(chunk: Chunk) -> Span:
@@ -126,23 +145,41 @@ def _span(chunk: Chunk) -> Span:
     )
 
 
-def _choice(sequence: Sequence) -> Choice:
-    sampling = sequence.request.sampling
+def _take(flight: _Flight, token_id: int | None) -> int:
+    """Append a token to a sequence. Raises `EngineError` where there is none."""
+    if token_id is None:
+        raise EngineError(
+            "the model gave no finite logit for the next token; check its weights", code="non_finite_logits"
+        )
+    if flight.adjustment is not None:
+        flight.adjustment.accept(token_id)
+    flight.sequence.token_ids.append(token_id)
+    return token_id
+
+
+def _choice(flight: _Flight) -> Choice:
+    sampling = flight.sequence.request.sampling
     return Choice(
         temperature=sampling.temperature,
         top_p=sampling.top_p,
-        seed=sequence.seed,
-        position=len(sequence.token_ids),
+        top_k=sampling.top_k,
+        min_p=sampling.min_p,
+        seed=flight.sequence.seed,
+        position=len(flight.sequence.token_ids),
+        adjustment=flight.adjustment,
     )
 
 
-def _logprobs(logits: Tensor, token_ids: list[int], sequences: list[Sequence]) -> list[TokenLogprob | None]:
-    """Log probabilities of the rows that ask for them, None for the others."""
-    result: list[TokenLogprob | None] = [None] * len(sequences)
-    counts = [sequence.request.sampling.top_logprobs for sequence in sequences]
-    asked = {row: count for row, count in enumerate(counts) if count is not None}
+def _logprobs(logits: Tensor, token_ids: list[int | None], flights: list[_Flight]) -> list[TokenLogprob | None]:
+    """Log probabilities of the rows that ask for them and have a token, None for the others."""
+    result: list[TokenLogprob | None] = [None] * len(flights)
+    asked = [
+        (row, token_id, count)
+        for row, (token_id, flight) in enumerate(zip(token_ids, flights, strict=True))
+        if token_id is not None and (count := flight.sequence.request.sampling.top_logprobs) is not None
+    ]
     if asked:
-        described = token_logprobs(logits[list(asked)], [token_ids[row] for row in asked], list(asked.values()))
-        for row, logprob in zip(asked, described, strict=True):
+        rows, chosen, counts = zip(*asked, strict=True)
+        for row, logprob in zip(rows, token_logprobs(logits[list(rows)], chosen, counts), strict=True):
             result[row] = logprob
     return result

@@ -8,7 +8,7 @@ class EngineError(Exception):
 
     `code` is stable and machine-readable. The request's fault: `empty_prompt`, `invalid_token_id`, `invalid_sampling`,
     `context_length_exceeded`, `duplicate_request_id`. The engine's: `invalid_configuration`, `engine_stopped` (not
-    started, or stopped), `engine_failed` (ended by a fault of its own).
+    started, or stopped), `engine_failed` (ended by a fault of its own), `non_finite_logits` (ends one request only).
     `client_fault` tells whether the request was at fault (a 4xx at the HTTP edge) or the engine (a 5xx).
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from math import inf
 
 import numpy
 
@@ -27,25 +28,49 @@ def check_request(request: Request, *, model: ModelDescription, in_flight: Conta
     # An array, without a copy where the ids are packed: comparing a million of them one by one would take too long.
     ids = numpy.asarray(request.token_ids)
     for token_id in (int(ids.min()), int(ids.max())):
-        if not 0 <= token_id < model.vocabulary_size:
-            raise _fault(
-                "invalid_token_id", f"token_ids has {token_id}; the vocabulary ends at {model.vocabulary_size - 1}"
-            )
+        _check_token_id("token_ids", token_id, model.vocabulary_size)
 
 
 def _check_sampling(sampling: SamplingParams, vocabulary_size: int) -> None:
+    top_k, top_logprobs = sampling.top_k, sampling.top_logprobs
     # Written so that NaN fails each test.
-    if not sampling.max_tokens >= 1:
-        raise _fault("invalid_sampling", f"max_tokens is {sampling.max_tokens}; it must be at least 1")
-    if not 0.0 <= sampling.temperature < float("inf"):
-        raise _fault("invalid_sampling", f"temperature is {sampling.temperature}; it must be finite and not below 0")
-    if not 0.0 <= sampling.top_p <= 1.0:
-        raise _fault("invalid_sampling", f"top_p is {sampling.top_p}; it must lie between 0 and 1")
-    if sampling.top_logprobs is not None and not 0 <= sampling.top_logprobs <= vocabulary_size:
-        raise _fault(
-            "invalid_sampling",
-            f"top_logprobs is {sampling.top_logprobs}; it must lie between 0 and the vocabulary size {vocabulary_size}",
-        )
+    for name, value, fits, bounds in (
+        ("max_tokens", sampling.max_tokens, sampling.max_tokens >= 1, "be at least 1"),
+        ("temperature", sampling.temperature, 0.0 <= sampling.temperature < inf, "be finite and not below 0"),
+        ("top_p", sampling.top_p, 0.0 <= sampling.top_p <= 1.0, "lie between 0 and 1"),
+        ("min_p", sampling.min_p, 0.0 <= sampling.min_p <= 1.0, "lie between 0 and 1"),
+        ("top_k", top_k, top_k is None or top_k >= 1, "be at least 1"),
+        ("presence_penalty", sampling.presence_penalty, abs(sampling.presence_penalty) <= 2.0, "lie between -2 and 2"),
+        (
+            "frequency_penalty",
+            sampling.frequency_penalty,
+            abs(sampling.frequency_penalty) <= 2.0,
+            "lie between -2 and 2",
+        ),
+        (
+            "repetition_penalty",
+            sampling.repetition_penalty,
+            0.0 < sampling.repetition_penalty <= 10.0,
+            "be above 0 and at most 10",
+        ),
+        (
+            "top_logprobs",
+            top_logprobs,
+            top_logprobs is None or 0 <= top_logprobs <= vocabulary_size,
+            f"lie between 0 and the vocabulary size {vocabulary_size}",
+        ),
+    ):
+        if not fits:
+            raise _fault("invalid_sampling", f"{name} is {value}; it must {bounds}")
+    for token_id, bias in sampling.logit_bias.items():
+        _check_token_id("logit_bias", token_id, vocabulary_size)
+        if not abs(bias) <= 100.0:
+            raise _fault("invalid_sampling", f"logit_bias of {token_id} is {bias}; it must lie between -100 and 100")
+
+
+def _check_token_id(name: str, token_id: int, vocabulary_size: int) -> None:
+    if not 0 <= token_id < vocabulary_size:
+        raise _fault("invalid_token_id", f"{name} has {token_id}; the vocabulary ends at {vocabulary_size - 1}")
 
 
 def _fault(code: str, message: str) -> EngineError:

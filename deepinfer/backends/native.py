@@ -165,7 +165,7 @@ class NativeEngine:
         self._running_count, self._cache_bytes = running_count, cache_bytes
         for request_id, output in outputs:
             self._queues[request_id].put_nowait(output)
-            if output.finish_reason is not None:
+            if isinstance(output, EngineError) or output.finish_reason is not None:
                 del self._queues[request_id]
 
     def _fail(self, error: EngineError) -> None:

@@ -20,3 +20,14 @@ def segments(values: Tensor, *, fill: float) -> Tensor:
 def pick(values: Tensor, places: Tensor) -> Tensor:
     """Return element `places[row]` of each row, along the second dimension."""
     return values[torch.arange(len(values)), places]
+
+
+def largest(cut: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the `count` largest of each row of `cut` [rows, segments, SEGMENT] and their places in the row.
+
+    They lie in the `count` segments of largest maximum.
+    """
+    best = cut.amax(-1).topk(min(count, cut.shape[1])).indices
+    candidates = cut.gather(1, best[:, :, None].expand(-1, -1, SEGMENT)).flatten(1)
+    values, places = candidates.topk(count)
+    return values, best.gather(1, places // SEGMENT) * SEGMENT + places % SEGMENT

@@ -42,6 +42,7 @@ def run(engine: EngineLoop, requests: Iterable[Request]) -> dict[str, list[int]]
         answers[one.request_id] = []
     while engine.has_work:
         for request_id, output in engine.step():
+            assert isinstance(output, StepOutput), output
             answers[request_id] += output.token_ids
     return answers
 

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from deepinfer.cache.pool import KeyValuePool
 from deepinfer.core import FinishReason, SamplingParams, StepOutput
 from deepinfer.engine import EngineLoop
+from deepinfer.errors import EngineError
+from deepinfer.model.batch import Batch
+from deepinfer.model.transformer import Transformer
 from tests.engine.support import CONFIG, TINY, engine_loop, greedy, prompt, request, run
 
 
@@ -11,7 +22,7 @@ def outputs_of(engine: EngineLoop, sampling: SamplingParams) -> list[StepOutput]
     engine.add(request("a", prompt(1, 100), sampling))
     outputs = []
     while engine.has_work:
-        outputs += [output for _, output in engine.step()]
+        outputs += [output for _, output in engine.step() if isinstance(output, StepOutput)]
     return outputs
 
 
@@ -64,8 +75,7 @@ def test_abort_frees_at_once_and_all_blocks_come_back() -> None:
         engine.step()
     held = engine.cache_bytes
     assert held > 0
-    [(name, output)] = engine.abort("0")
-    assert (name, output.token_ids, output.finish_reason) == ("0", (), FinishReason.ABORT)
+    assert engine.abort("0") == [("0", StepOutput(token_ids=(), finish_reason=FinishReason.ABORT))]
     assert engine.cache_bytes < held
     assert engine.abort("0") == engine.abort("unknown") == []
     engine.step()
@@ -73,3 +83,60 @@ def test_abort_frees_at_once_and_all_blocks_come_back() -> None:
     assert not engine.has_work
     assert engine.cache_bytes == engine.running_count == 0
     engine._scheduler.check_integrity()
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, [0, 0, 0, 0]),
+        ({"presence_penalty": 0.25}, [0, 1, 2, 0]),
+        ({"frequency_penalty": 0.15}, [0, 1, 0, 2]),
+        ({"repetition_penalty": 2.0}, [2, 3, 4, 0]),
+        ({"logit_bias": {3: 0.25}}, [0, 0, 0, 0]),
+        ({"logit_bias": {3: 0.35}}, [3, 3, 3, 3]),
+        ({"logit_bias": {0: -100.0}}, [1, 1, 1, 1]),
+    ],
+)
+def test_penalties_and_biases_move_the_next_token(
+    settings: dict[str, Any], expected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model gives logit 1 to token 0, and 0.1 less to each further one; the prompt holds tokens 0 and 1."""
+
+    def falling(_: Transformer, batch: Batch, __: KeyValuePool) -> Tensor:
+        return (1 - torch.arange(TINY.vocabulary_size) / 10).expand(len(batch.output_rows), -1)
+
+    monkeypatch.setattr(Transformer, "forward", falling)
+    sampling = replace(greedy(4), **settings)
+    assert run(engine_loop(), [request("a", [0, 1], sampling)])["a"] == expected
+
+
+@pytest.mark.parametrize("asks_logprobs", [False, True])
+def test_logits_that_are_no_numbers_end_one_request(asks_logprobs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engine_loop()
+    sampling = replace(greedy(6), top_logprobs=2 if asks_logprobs else None)
+    expected = run(engine_loop(), [request(name, prompt(place, 20), sampling) for place, name in enumerate("abc")])
+    forward, calls = Transformer.forward, 0
+
+    def fail_once(model: Transformer, batch: Batch, pool: KeyValuePool) -> Tensor:
+        nonlocal calls
+        calls += 1
+        logits = forward(model, batch, pool)
+        if calls == 3:
+            logits[1, 5] = torch.nan
+        return logits
+
+    monkeypatch.setattr(Transformer, "forward", fail_once)
+    answers: dict[str, list[int]] = {name: [] for name in "abc"}
+    failures: dict[str, EngineError] = {}
+    for place, name in enumerate("abc"):
+        engine.add(request(name, prompt(place, 20), sampling))
+    while engine.has_work:
+        for name, output in engine.step():
+            if isinstance(output, EngineError):
+                failures[name] = output
+            else:
+                answers[name] += output.token_ids
+    [(failed, error)] = failures.items()
+    assert (error.code, error.client_fault) == ("non_finite_logits", False)
+    assert answers == {**expected, failed: expected[failed][:2]}
+    assert engine.cache_bytes == 0

@@ -13,7 +13,7 @@ import pytest
 
 from deepinfer.backends.native import NativeEngine
 from deepinfer.config import EngineConfig
-from deepinfer.core import FinishReason, SamplingParams
+from deepinfer.core import FinishReason, SamplingParams, StepOutput
 from deepinfer.engine import EngineLoop, Outputs
 from deepinfer.errors import EngineError
 from deepinfer.model.presets import embedded
@@ -95,7 +95,7 @@ def no_full_answer(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setattr(EngineLoop, "step", slow_step)
     yield
-    assert not any(output.finish_reason for _, output in outputs)
+    assert not any(isinstance(output, StepOutput) and output.finish_reason for _, output in outputs)
 
 
 @pytest.mark.usefixtures("no_full_answer")
@@ -165,6 +165,14 @@ async def test_the_event_loop_is_not_blocked(engine: NativeEngine) -> None:
         ([1], SamplingParams(max_tokens=1, temperature=-0.5), "invalid_sampling", ("temperature is -0.5",)),
         ([1], SamplingParams(max_tokens=1, temperature=float("nan")), "invalid_sampling", ("temperature is nan",)),
         ([1], SamplingParams(max_tokens=1, top_p=1.5), "invalid_sampling", ("top_p is 1.5",)),
+        ([1], SamplingParams(max_tokens=1, min_p=-0.1), "invalid_sampling", ("min_p is -0.1",)),
+        ([1], SamplingParams(max_tokens=1, top_k=0), "invalid_sampling", ("top_k is 0",)),
+        ([1], SamplingParams(max_tokens=1, presence_penalty=2.1), "invalid_sampling", ("presence_penalty is 2.1",)),
+        ([1], SamplingParams(max_tokens=1, frequency_penalty=-3), "invalid_sampling", ("frequency_penalty is -3",)),
+        ([1], SamplingParams(max_tokens=1, repetition_penalty=0), "invalid_sampling", ("repetition_penalty is 0",)),
+        ([1], SamplingParams(max_tokens=1, logit_bias={1: 101}), "invalid_sampling", ("logit_bias of 1 is 101",)),
+        ([1], SamplingParams(max_tokens=1, logit_bias={1: float("nan")}), "invalid_sampling", ("logit_bias", "nan")),
+        ([1], SamplingParams(max_tokens=1, logit_bias={1000: 1}), "invalid_token_id", ("logit_bias has 1000", "999")),
         ([1], SamplingParams(max_tokens=1, top_logprobs=1001), "invalid_sampling", ("top_logprobs is 1001", "1000")),
     ],
 )

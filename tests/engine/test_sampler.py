@@ -29,7 +29,7 @@ def nucleus(logits: Tensor, *, temperature: float, top_p: float) -> Tensor:
 
 def draw(logits: Tensor, *, temperature: float, top_p: float, count: int = DRAWS) -> Tensor:
     choices = [Choice(temperature=temperature, top_p=top_p, seed=seed, position=5) for seed in range(count)]
-    return torch.tensor(sample(logits.expand(count, -1), choices))
+    return torch.tensor([token_id for token_id in sample(logits.expand(count, -1), choices) if token_id is not None])
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
@@ -56,8 +56,8 @@ def test_no_draw_leaves_the_nucleus_even_among_ties(logits: list[int], top_p: fl
     row = torch.tensor(logits, dtype=torch.float32)
     # A hair more, as float32 may put the edge on the other side of a token.
     allowed = nucleus(row, temperature=1.0, top_p=min(1.0, top_p + 1e-5)) > 0
-    choice = Choice(temperature=1.0, top_p=top_p, seed=seed, position=0)
-    assert allowed[sample(row[None], [choice])]
+    [token_id] = sample(row[None], [Choice(temperature=1.0, top_p=top_p, seed=seed, position=0)])
+    assert token_id is not None and allowed[token_id]
 
 
 def test_ties_at_the_edge_go_to_the_smaller_ids() -> None:
@@ -72,16 +72,31 @@ def test_greedy_takes_the_first_of_the_largest(temperature: float, top_p: float)
     assert draw(logits, temperature=temperature, top_p=top_p, count=20).tolist() == [130] * 20
 
 
-@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
-def test_logits_that_are_no_numbers_are_refused(bad: float) -> None:
-    with pytest.raises(ArithmeticError, match="NaN or infinity"):
-        draw(torch.tensor([0.0, bad, 1.0]), temperature=1.0, top_p=0.5, count=1)
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_row_that_holds_no_numbers_gets_no_token_and_spares_the_others(bad: float, temperature: float) -> None:
+    logits = torch.randn(3, 300, generator=torch.Generator().manual_seed(8))
+    choices = [Choice(temperature=temperature, top_p=0.5, seed=row, position=row) for row in range(3)]
+    expected = sample(logits, choices)
+    assert None not in expected
+    if bad == -torch.inf:
+        logits[1] = bad
+    else:
+        logits[1, 17] = bad
+    assert sample(logits, choices) == [expected[0], None, expected[2]]
 
 
 def test_a_row_does_not_depend_on_its_batch() -> None:
     logits = torch.randn(40, 5000, generator=torch.Generator().manual_seed(4)) * 4
     choices = [
-        Choice(temperature=row % 3 * 0.5, top_p=(0.3, 0.9, 1.0)[row % 3 - row % 2], seed=row, position=row)
+        Choice(
+            temperature=row % 3 * 0.5,
+            top_p=(0.3, 0.9, 1.0)[row % 3 - row % 2],
+            top_k=(None, 5, 300)[row % 5 % 3],
+            min_p=(0.0, 0.01)[row % 2],
+            seed=row,
+            position=row,
+        )
         for row in range(40)
     ]
     unchanged = logits.clone()
