@@ -6,7 +6,7 @@ Token ids are plain integers in the vocabulary of the served model: nothing here
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -33,7 +33,7 @@ class SamplingParams:
     holds it, `presence_penalty` once if it does. `logit_bias` is added to the logits of single tokens.
 
     `top_logprobs` is None (no log probabilities) or how many alternatives each token carries. Log probabilities are
-    those of the model: before penalties, bias and temperature.
+    those of the model: before penalties, bias, constraint and temperature.
     """
 
     max_tokens: int
@@ -51,12 +51,59 @@ class SamplingParams:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Grammar:
+    """What an answer must match, in llguidance's dialect of Lark; the end of the grammar is the end of the answer.
+
+    Control tokens are written `<[id]>`, and are barred wherever the grammar does not ask for them.
+    `start_after`: nothing is barred until the model has written this id, the end of its thinking; None: from the first
+    token on.
+    `trigger`: once started, the grammar sleeps until the model writes this id, and `text` describes what follows it;
+    None: awake at once.
+    `binding`: an answer without it breaks the request, so ending is barred until the grammar is awake.
+    `field`: where the client gave it; errors about the grammar name it.
+    """
+
+    text: str
+    start_after: int | None = None
+    trigger: int | None = None
+    binding: bool = True
+    field: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThinkingLimit:
+    """Most tokens of thinking: when they are used up, `end_token_id` is the next token, whatever the logits.
+
+    Only for an answer that begins inside of the thinking.
+    """
+
+    tokens: int
+    end_token_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One prompt to continue. `request_id` must be unique among the requests in flight."""
 
     request_id: str
     token_ids: Sequence[int]
     sampling: SamplingParams
+    grammar: Grammar | None = None
+    thinking_limit: ThinkingLimit | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vocabulary:
+    """What grammars need to know of a vocabulary.
+
+    `token_bytes[id]` is what a token stands for; `control_ids` stand for no text, whatever their bytes; `end_token_id`
+    ends an answer; `encode` turns text, with no control tokens in it, into ids.
+    """
+
+    token_bytes: Sequence[bytes]
+    control_ids: frozenset[int]
+    end_token_id: int
+    encode: Callable[[str], Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,8 @@ from deepinfer.sampler.logprobs import token_logprobs
 from deepinfer.sampler.sampler import Choice, sample
 from deepinfer.scheduler.scheduler import Chunk, Scheduler
 from deepinfer.scheduler.sequence import Sequence
+from deepinfer.structured.constraint import Constraint
+from deepinfer.structured.masks import Allowed, MaskPool
 
 # An error ends its request, and no other.
 Outputs: TypeAlias = list[tuple[str, StepOutput | EngineError]]
@@ -35,6 +37,7 @@ class _Flight:
     """A sequence and what its tokens are chosen by."""
 
     sequence: Sequence
+    constraint: Constraint | None
     adjustment: Adjustment | None
 
 
@@ -55,6 +58,7 @@ class EngineLoop:
             kept_sequences=config.kept_sequences,
         )
         self._flights: dict[str, _Flight] = {}
+        self._masks = MaskPool(model.config.vocab_size)
 
     @property
     def has_work(self) -> bool:
@@ -71,12 +75,12 @@ class EngineLoop:
         """Bytes of the cache blocks that sequences in flight hold."""
         return self._allocator.held_count * self._cache.bytes_per_block
 
-    def add(self, request: Request) -> None:
-        """Queue a request. Without a seed of its own it gets a random one."""
+    def add(self, request: Request, constraint: Constraint | None = None) -> None:
+        """Queue a request, whose constraint is at its beginning. Without a seed of its own it gets a random one."""
         seed = request.sampling.seed
         sequence = Sequence(request, seed=secrets.randbits(64) if seed is None else seed)
-        adjustment = adjustment_of(request.sampling, request.token_ids, self._model.config.vocabulary_size)
-        self._flights[request.request_id] = _Flight(sequence, adjustment)
+        adjustment = adjustment_of(request.sampling, request.token_ids, self._model.config.vocab_size)
+        self._flights[request.request_id] = _Flight(sequence, constraint, adjustment)
         self._scheduler.add(sequence)
 
     def abort(self, request_id: str) -> Outputs:
@@ -85,6 +89,10 @@ class EngineLoop:
             return []
         self._remove(request_id)
         return [(request_id, StepOutput(token_ids=(), finish_reason=FinishReason.ABORT))]
+
+    def close(self) -> None:
+        """End the threads."""
+        self._masks.close()
 
     def abort_all(self) -> Outputs:
         """End every request."""
@@ -101,19 +109,23 @@ class EngineLoop:
         # Chunks of equal length share calls; the many of one token stand together.
         chunks.sort(key=lambda chunk: chunk.stop - chunk.start > 1)
         flights = [self._flights[chunk.sequence.request.request_id] for chunk in chunks if chunk.samples]
+        pending = self._masks.start([flight.constraint for flight in flights])
         logits = self._model(build_batch([_span(chunk) for chunk in chunks], self._cache.layout), self._cache)
-        token_ids = sample(logits, [_choice(flight) for flight in flights])
+        masks = pending.result()
+        token_ids = sample(logits, [_choice(flight, mask) for flight, mask in zip(flights, masks, strict=True)])
         logprobs = _logprobs(logits, token_ids, flights)
         return [
-            (flight.sequence.request.request_id, self._commit(flight, token_id, logprob))
-            for flight, token_id, logprob in zip(flights, token_ids, logprobs, strict=True)
+            (flight.sequence.request.request_id, self._commit(flight, mask, token_id, logprob))
+            for flight, mask, token_id, logprob in zip(flights, masks, token_ids, logprobs, strict=True)
         ]
 
-    def _commit(self, flight: _Flight, token_id: int | None, logprob: TokenLogprob | None) -> StepOutput | EngineError:
+    def _commit(
+        self, flight: _Flight, mask: Allowed | EngineError, token_id: int | None, logprob: TokenLogprob | None
+    ) -> StepOutput | EngineError:
         sequence = flight.sequence
         request_id, sampling = sequence.request.request_id, sequence.request.sampling
         try:
-            token_id = _take(flight, token_id)
+            token_id = _take(flight, mask, token_id)
         except EngineError as error:
             self._remove(request_id)
             return error
@@ -145,19 +157,26 @@ def _span(chunk: Chunk) -> Span:
     )
 
 
-def _take(flight: _Flight, token_id: int | None) -> int:
+def _take(flight: _Flight, mask: Allowed | EngineError, token_id: int | None) -> int:
     """Append a token to a sequence. Raises `EngineError` where there is none."""
+    if isinstance(mask, EngineError):
+        grammar = flight.sequence.request.grammar
+        raise mask.about(None if grammar is None else grammar.field)
     if token_id is None:
         raise EngineError(
             "the model gave no finite logit for the next token; check its weights", code="non_finite_logits"
         )
+    if flight.constraint is not None:
+        flight.constraint.accept(token_id)
     if flight.adjustment is not None:
         flight.adjustment.accept(token_id)
     flight.sequence.token_ids.append(token_id)
     return token_id
 
 
-def _choice(flight: _Flight) -> Choice:
+def _choice(flight: _Flight, mask: Allowed | EngineError) -> Choice | None:
+    if isinstance(mask, EngineError):
+        return None
     sampling = flight.sequence.request.sampling
     return Choice(
         temperature=sampling.temperature,
@@ -167,6 +186,8 @@ def _choice(flight: _Flight) -> Choice:
         seed=flight.sequence.seed,
         position=len(flight.sequence.token_ids),
         adjustment=flight.adjustment,
+        allowed=None if mask is None else torch.from_numpy(mask),
+        forced=None if flight.constraint is None else flight.constraint.forced,
     )
 
 

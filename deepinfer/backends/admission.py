@@ -16,6 +16,7 @@ def check_request(request: Request, *, model: ModelDescription, in_flight: Conta
     if request.request_id in in_flight:
         raise _fault("duplicate_request_id", f"request_id {request.request_id!r} is in flight already; choose another")
     _check_sampling(request.sampling, model.vocabulary_size)
+    _check_constraint(request, model.vocabulary_size)
     prompt_tokens, max_tokens = len(request.token_ids), request.sampling.max_tokens
     if prompt_tokens == 0:
         raise _fault("empty_prompt", "token_ids is empty; a prompt needs at least one token")
@@ -66,6 +67,24 @@ def _check_sampling(sampling: SamplingParams, vocabulary_size: int) -> None:
         _check_token_id("logit_bias", token_id, vocabulary_size)
         if not abs(bias) <= 100.0:
             raise _fault("invalid_sampling", f"logit_bias of {token_id} is {bias}; it must lie between -100 and 100")
+
+
+def _check_constraint(request: Request, vocabulary_size: int) -> None:
+    grammar, limit = request.grammar, request.thinking_limit
+    if grammar is not None:
+        for name, token_id in (("start_after", grammar.start_after), ("trigger", grammar.trigger)):
+            if token_id is not None:
+                _check_token_id(name, token_id, vocabulary_size)
+    if limit is None:
+        return
+    _check_token_id("end_token_id", limit.end_token_id, vocabulary_size)
+    if limit.tokens < 0:
+        raise _fault("invalid_thinking_limit", f"thinking_limit is {limit.tokens} tokens; it must not be below 0")
+    if grammar is not None and grammar.start_after != limit.end_token_id:
+        raise _fault(
+            "invalid_thinking_limit",
+            f"thinking ends with token {limit.end_token_id}, and the grammar starts after {grammar.start_after}",
+        )
 
 
 def _check_token_id(name: str, token_id: int, vocabulary_size: int) -> None:

@@ -9,19 +9,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from threading import Thread
-from typing import TypeAlias
 
 import torch
 
 from deepinfer.backends.admission import check_request
+from deepinfer.backends.desk import Abort, Desk, Inbox, Stop
 from deepinfer.backends.stream import OutputQueue, QueueStream
 from deepinfer.config import EngineConfig
-from deepinfer.core import Health, ModelDescription, OutputStream, Request
+from deepinfer.core import Health, ModelDescription, OutputStream, Request, Vocabulary
 from deepinfer.engine import EngineLoop, Outputs
 from deepinfer.errors import EngineError
 from deepinfer.model.checkpoint import load_model, read_token_map
@@ -29,6 +28,7 @@ from deepinfer.model.config import ModelConfig
 from deepinfer.model.initial import randomize
 from deepinfer.model.token_map import token_map as join_tokens
 from deepinfer.model.transformer import Transformer
+from deepinfer.structured.compiler import GrammarCompiler
 
 logger = logging.getLogger(__name__)
 
@@ -36,21 +36,11 @@ logger = logging.getLogger(__name__)
 LOGIT_DEVIATION = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Abort:
-    request_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Stop:
-    pass
-
-
-_Inbox: TypeAlias = SimpleQueue[Request | _Abort | _Stop]
-
-
 class NativeEngine:
-    """`Engine` that runs a model in this process. Call its methods from the event loop that called `start`."""
+    """`Engine` that runs a model in this process. Call its methods from the event loop that called `start`.
+
+    `vocabulary` is asked for once, by `start`; without one, requests with a grammar are refused.
+    """
 
     def __init__(
         self,
@@ -58,6 +48,7 @@ class NativeEngine:
         model: ModelConfig,
         checkpoint: Path | None = None,
         token_texts: Callable[[], list[tuple[str, str]] | None] = lambda: None,
+        vocabulary: Callable[[], Vocabulary | None] = lambda: None,
     ) -> None:
         """Serve a model of shape `model`: the one in the directory `checkpoint`, or without one random weights.
 
@@ -67,7 +58,9 @@ class NativeEngine:
         self._model = model
         self._checkpoint = checkpoint
         self._token_texts = token_texts
-        self._inbox: _Inbox = SimpleQueue()
+        self._vocabulary = vocabulary
+        self._grammars: GrammarCompiler | None = None
+        self._inbox: Inbox = SimpleQueue()
         self._queues: dict[str, OutputQueue] = {}
         self._thread: Thread | None = None
         # Why no request is taken, or None while they are.
@@ -76,12 +69,15 @@ class NativeEngine:
         self._cache_bytes = 0
 
     async def start(self) -> None:
-        """Build the model and start the engine's thread. Does nothing when it runs already."""
+        """Build the model and start the engine's thread. Does nothing when it runs already.
+
+        Preparing grammars takes about 0.8 s in which no thread of the process runs, so it is done here and not later.
+        """
         if self._thread is not None:
             return
         self._inbox = SimpleQueue()
-        engine = await asyncio.to_thread(self._build)
-        arguments = (engine, self._inbox, asyncio.get_running_loop())
+        engine, self._grammars = await asyncio.to_thread(self._build)
+        arguments = (Desk(engine, self._inbox, self._grammars), asyncio.get_running_loop())
         # A daemon, so that a process whose event loop died can end.
         self._thread = Thread(target=self._run, args=arguments, name="deepinfer-engine", daemon=True)
         self._thread.start()
@@ -93,14 +89,18 @@ class NativeEngine:
             return
         thread, self._thread = self._thread, None
         self._outage = EngineError("the engine is stopped", code="engine_stopped")
-        self._inbox.put(_Stop())
+        self._inbox.put(Stop())
         await asyncio.to_thread(thread.join)
+        if self._grammars is not None:
+            self._grammars.close()
 
     def submit(self, request: Request) -> OutputStream:
         """Queue a request and stream its outputs. Raises `EngineError` for a request that cannot run."""
         if self._outage is not None:
             raise EngineError(str(self._outage), code=self._outage.code)
         check_request(request, model=self.describe(), in_flight=self._queues)
+        if request.grammar is not None and self._grammars is None:
+            raise EngineError("this engine takes no grammars", code="grammar_not_supported", client_fault=True)
         queue: OutputQueue = asyncio.Queue()
         self._queues[request.request_id] = queue
         self._inbox.put(request)
@@ -108,7 +108,7 @@ class NativeEngine:
 
     def abort(self, request_id: str) -> None:
         """End a request before the next step and free its blocks. Unknown ids are ignored."""
-        self._inbox.put(_Abort(request_id))
+        self._inbox.put(Abort(request_id))
 
     def describe(self) -> ModelDescription:
         """Describe the served model."""
@@ -134,24 +134,39 @@ class NativeEngine:
         if self._queues.get(request_id) is queue:
             self.abort(request_id)
 
-    def _build(self) -> EngineLoop:
-        if self._checkpoint is None:
-            model = randomize(Transformer(self._model), seed=self._config.weight_seed, logit_deviation=LOGIT_DEVIATION)
-        else:
-            token_map = read_token_map(self._checkpoint)
-            if token_map is None and self._model.engram_layer_ids:
-                texts = self._token_texts()
-                token_map = None if texts is None else join_tokens(texts)
-            model = load_model(self._checkpoint, config=self._model, token_map=token_map, progress=log_progress)
-        return EngineLoop(self._config, model)
+    def _build(self) -> tuple[EngineLoop, GrammarCompiler | None]:
+        return EngineLoop(self._config, self._build_model()), self._build_grammars()
 
-    def _run(self, engine: EngineLoop, inbox: _Inbox, event_loop: asyncio.AbstractEventLoop) -> None:
+    def _build_model(self) -> Transformer:
+        if self._checkpoint is None:
+            return randomize(Transformer(self._model), seed=self._config.weight_seed, logit_deviation=LOGIT_DEVIATION)
+        token_map = read_token_map(self._checkpoint)
+        if token_map is None and self._model.engram_layer_ids:
+            texts = self._token_texts()
+            token_map = None if texts is None else join_tokens(texts)
+        return load_model(self._checkpoint, config=self._model, token_map=token_map, progress=log_progress)
+
+    def _build_grammars(self) -> GrammarCompiler | None:
+        vocabulary = self._vocabulary()
+        if vocabulary is None:
+            return None
+        if len(vocabulary.token_bytes) != self._model.vocab_size:
+            raise EngineError(
+                f"the tokenizer has {len(vocabulary.token_bytes)} tokens and the model {self._model.vocab_size}",
+                code="invalid_configuration",
+            )
+        grammars = GrammarCompiler(vocabulary)
+        grammars.warm()
+        return grammars
+
+    def _run(self, desk: Desk, event_loop: asyncio.AbstractEventLoop) -> None:
         """Body of the engine's thread."""
+        engine = desk.engine
         try:
             torch.set_num_threads(self._config.torch_threads)
             stopping = False
             while not stopping:
-                outputs, stopping = _obey(engine, inbox)
+                outputs, stopping = desk.obey()
                 if engine.has_work:
                     outputs += engine.step()
                 gauges = (engine.running_count, engine.cache_bytes)
@@ -160,6 +175,8 @@ class NativeEngine:
             logger.exception("the engine's thread failed")
             reason = f"the engine failed with {type(error).__name__}; its log has the details, restart it"
             event_loop.call_soon_threadsafe(self._fail, EngineError(reason, code="engine_failed"))
+        finally:
+            engine.close()
 
     def _deliver(self, outputs: Outputs, running_count: int, cache_bytes: int) -> None:
         self._running_count, self._cache_bytes = running_count, cache_bytes
@@ -180,20 +197,3 @@ def log_progress(done: int, total: int) -> None:
     """Log every tenth of a checkpoint that is being loaded."""
     if done * 10 // total > (done - 1) * 10 // total:
         logger.info("loaded %d of %d tensors", done, total)
-
-
-def _obey(engine: EngineLoop, inbox: _Inbox) -> tuple[Outputs, bool]:
-    """Carry out all commands in the inbox, waiting for one when there is nothing else to do; True means stop."""
-    outputs: Outputs = []
-    while True:
-        try:
-            command = inbox.get(block=not engine.has_work and not outputs)
-        except Empty:
-            return outputs, False
-        match command:
-            case Request():
-                engine.add(command)
-            case _Abort(request_id):
-                outputs += engine.abort(request_id)
-            case _Stop():
-                return outputs + engine.abort_all(), True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -60,7 +61,7 @@ class Adjustment:
             self._counts = torch.zeros(self._vocabulary_size, dtype=torch.int32)
             if self._repetition != 1.0:
                 self._in_prompt = torch.zeros(self._vocabulary_size, dtype=torch.bool)
-                self._in_prompt[torch.tensor(self._prompt, dtype=torch.int64)] = True
+                self._in_prompt[torch.from_numpy(numpy.array(self._prompt, dtype=numpy.int64))] = True
         return self._counts
 
 

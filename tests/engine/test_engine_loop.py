@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from deepinfer.cache.pool import KeyValuePool
+from deepinfer.cache.pool import ModelCache
 from deepinfer.core import FinishReason, SamplingParams, StepOutput
 from deepinfer.engine import EngineLoop
 from deepinfer.errors import EngineError
@@ -102,8 +102,8 @@ def test_penalties_and_biases_move_the_next_token(
 ) -> None:
     """The model gives logit 1 to token 0, and 0.1 less to each further one; the prompt holds tokens 0 and 1."""
 
-    def falling(_: Transformer, batch: Batch, __: KeyValuePool) -> Tensor:
-        return (1 - torch.arange(TINY.vocabulary_size) / 10).expand(len(batch.output_rows), -1)
+    def falling(_: Transformer, batch: Batch, __: ModelCache) -> Tensor:
+        return (1 - torch.arange(TINY.vocab_size) / 10).expand(len(batch.output_rows), -1)
 
     monkeypatch.setattr(Transformer, "forward", falling)
     sampling = replace(greedy(4), **settings)
@@ -117,7 +117,7 @@ def test_logits_that_are_no_numbers_end_one_request(asks_logprobs: bool, monkeyp
     expected = run(engine_loop(), [request(name, prompt(place, 20), sampling) for place, name in enumerate("abc")])
     forward, calls = Transformer.forward, 0
 
-    def fail_once(model: Transformer, batch: Batch, pool: KeyValuePool) -> Tensor:
+    def fail_once(model: Transformer, batch: Batch, pool: ModelCache) -> Tensor:
         nonlocal calls
         calls += 1
         logits = forward(model, batch, pool)
