@@ -92,6 +92,18 @@ def test_a_schema_that_cannot_be_enforced_is_refused_where_it_stands(schema: Any
     assert said in str(error)
 
 
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize(("least", "most"), [(0, 0), (0, 1), (1, 1), (0, 2), (1, 2), (2, 2)])
+def test_lists_of_few_items_are_as_long_as_they_may_be(first: int, least: int, most: int) -> None:
+    schema: dict[str, Any] = {"type": "array", "items": {"const": 1}, "minItems": least, "maxItems": most}
+    if first:
+        schema["prefixItems"] = [{"const": "x"}] * first
+    grammar = schema_suite.grammar_of(schema)
+    for length in range(4):
+        text = json.dumps((["x"] * first + [1] * 4)[:length])
+        assert schema_suite.accepts(grammar, text) == (least <= length <= most), text
+
+
 def nested(depth: int) -> Any:
     schema: Any = {"type": "string"}
     for _ in range(depth):

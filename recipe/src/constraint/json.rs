@@ -253,6 +253,8 @@ impl<'w, 'v> JsonWriter<'w, 'v> {
 fn list(name: &str, least: usize, most: Option<usize>, is_first: bool) -> String {
     let times = |least: usize, most: Option<usize>| match most {
         None => format!("(\", \" {name}){{{least},}}"),
+        // The dialect has no repetition that never happens.
+        Some(0) => String::new(),
         Some(most) => format!("(\", \" {name}){{{least},{most}}}"),
     };
     if !is_first {
