@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from deepinfer.core import Engine, ModelDescription
+from deepinfer.core import Engine, ModelDescription, Vocabulary
 from deepinfer.mistakes import CommandError, UsageError
 from deepinfer.prompt_format import prompt_format
 from deepinfer.server.access import KeyFileError, read_key_file
@@ -85,9 +85,6 @@ def resolve_config(settings: ServeSettings) -> ServerConfig:
         stored_responses=settings.stored_responses,
         stored_response_bytes=settings.stored_response_bytes,
         log_prompts=settings.log_prompts,
-        # A script answers what it answers: whether that fits a request's settings is its author's business.
-        serves_constraints=settings.engine == "scripted",
-        serves_penalties=settings.engine == "scripted",
     )
 
 
@@ -201,7 +198,13 @@ def _native_engine(settings: ServeSettings) -> Engine:
         context_length=context_length,
         block_count=block_count,
     )
-    return NativeEngine(config, model, checkpoint, lambda: _token_texts(settings, model.vocab_size))
+    return NativeEngine(
+        config,
+        model,
+        checkpoint,
+        token_texts=lambda: _token_texts(settings, model.vocab_size),
+        vocabulary=lambda: _vocabulary(settings, model.vocab_size),
+    )
 
 
 def _token_texts(settings: ServeSettings, vocabulary_size: int) -> list[tuple[str, str]] | None:
@@ -210,6 +213,14 @@ def _token_texts(settings: ServeSettings, vocabulary_size: int) -> list[tuple[st
 
     texts = token_texts(prompt_format(settings.prompt_format))
     return texts if len(texts) == vocabulary_size else None
+
+
+def _vocabulary(settings: ServeSettings, vocabulary_size: int) -> Vocabulary | None:
+    """What grammars need, from the tokenizer of the prompt format; None if it is not the model's."""
+    from deepinfer.server.vocabulary import read_vocabulary
+
+    vocabulary = read_vocabulary(settings.prompt_format)
+    return vocabulary if len(vocabulary.token_bytes) == vocabulary_size else None
 
 
 def _is_loopback(host: str) -> bool:

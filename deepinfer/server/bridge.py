@@ -10,13 +10,27 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 import deepseek_recipe as recipe
-from deepinfer.core import FinishReason, Request, SamplingParams, StepOutput, TokenLogprob
+from deepinfer.core import (
+    FinishReason,
+    Grammar,
+    Request,
+    SamplingParams,
+    StepOutput,
+    ThinkingLimit,
+    TokenLogprob,
+)
 from deepinfer.errors import EngineError
 from deepinfer.server.decoding import AnswerDecoder
 from deepinfer.server.exchange import Exchange
 from deepinfer.server.generation import ChoiceOutput, Generation
 
 _MAX_SEED: Final = 2**63
+_THINKING_END: Final = "</think>"
+_FORMAT_FIELDS: Final = {
+    "chat_completions": "response_format",
+    "responses": "text.format",
+    "messages": "output_config.format",
+}
 
 
 def engine_requests(
@@ -24,10 +38,12 @@ def engine_requests(
 ) -> list[Request]:
     """Make one engine request per choice, of the prompt `token_ids`.
 
-    Raises `RequestError` if the answer cannot fit into the context.
+    Raises `RequestError` if the answer cannot fit into the context, or cannot be held to what the request asks for.
     """
     sampling = encoded.sampling
     max_tokens = encoded.resolve_max_tokens(context_length, prompt_tokens=len(token_ids))
+    grammar = _grammar(encoded)
+    thinking_limit = _thinking_limit(encoded, grammar, max_tokens)
     return [
         Request(
             request_id=f"{answer_id}/{choice}",
@@ -36,13 +52,56 @@ def engine_requests(
                 max_tokens=max_tokens,
                 temperature=sampling.temperature,
                 top_p=sampling.top_p,
+                top_k=sampling.top_k,
+                presence_penalty=sampling.presence_penalty,
+                frequency_penalty=sampling.frequency_penalty,
+                logit_bias=sampling.logit_bias,
                 seed=_choice_seed(sampling.seed, choice),
                 stop_token_ids=(recipe.eos_token_id(encoded.model_version),),
                 top_logprobs=(sampling.top_logprobs or 0) if sampling.logprobs else None,
             ),
+            grammar=grammar,
+            thinking_limit=thinking_limit,
         )
         for choice in range(encoded.choices)
     ]
+
+
+def _grammar(encoded: recipe.Encoded) -> Grammar | None:
+    grammar, constraint = encoded.grammar, encoded.constraint
+    if grammar is None or constraint is None:
+        return None
+    return Grammar(
+        text=grammar.text,
+        start_after=grammar.start_after,
+        trigger=grammar.trigger,
+        binding=grammar.binding,
+        field=_grammar_field(encoded, constraint),
+    )
+
+
+def _grammar_field(encoded: recipe.Encoded, constraint: recipe.Constraint) -> str:
+    """Where the client gave what the grammar comes from."""
+    if constraint.kind in ("tool_call", "tool_call_required"):
+        return "tools"
+    if constraint.kind in ("grammar", "choice"):
+        return "structured_outputs"
+    return _FORMAT_FIELDS[encoded.protocol or "chat_completions"]
+
+
+def _thinking_limit(encoded: recipe.Encoded, grammar: Grammar | None, max_tokens: int) -> ThinkingLimit | None:
+    """The request's own limit; else half of the answer's tokens, if something must come after the thinking."""
+    if not encoded.parsing.initial_stage.startswith("reasoning"):
+        return None
+    tokens = encoded.thinking_budget
+    if tokens is None and grammar is not None and grammar.binding:
+        tokens = max_tokens // 2
+    if tokens is None:
+        return None
+    end_token_id = None if grammar is None else grammar.start_after
+    if end_token_id is None:
+        end_token_id = recipe.Tokenizer.built_in(encoded.model_version).special_id(_THINKING_END)
+    return None if end_token_id is None else ThinkingLimit(tokens=tokens, end_token_id=end_token_id)
 
 
 def _choice_seed(seed: int | None, choice: int) -> int | None:

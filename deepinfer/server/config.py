@@ -29,8 +29,6 @@ class ServerConfig:
     `show_tool_errors`: whether the model sees `is_error` of tool results.
     `stored_responses`, `stored_response_bytes`: bounds of what is kept of Responses; 0 responses keep none.
     `log_prompts`: whether the log holds the text of prompts and answers.
-    `serves_constraints`: whether the engine keeps answers to a schema; if not, such requests are refused.
-    `serves_penalties`: whether the engine honours penalties, `logit_bias` and `top_k`; if not, they are refused.
     """
 
     model_names: tuple[str, ...]
@@ -52,5 +50,3 @@ class ServerConfig:
     stored_responses: int = 1000
     stored_response_bytes: int = 256 * MEBIBYTE
     log_prompts: bool = False
-    serves_constraints: bool = False
-    serves_penalties: bool = False

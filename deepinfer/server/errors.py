@@ -65,7 +65,7 @@ def in_mid_answer(error: Exception) -> recipe.RequestError | HttpError:
     if isinstance(error, (recipe.RequestError, HttpError)):
         return error
     if isinstance(error, EngineError):
-        return HttpError(_engine_status(error), error.code, str(error))
+        return HttpError(_engine_status(error), error.code, str(error), param=error.field)
     return HttpError(500, "internal_error", "the server failed while it generated the answer")
 
 
@@ -83,7 +83,7 @@ def _as_http_error(error: Exception, *, method: str, path: str) -> HttpError:
             return error
         case EngineError():
             headers = {"retry-after": "1"} if error.code in _UNAVAILABLE else {}
-            return HttpError(_engine_status(error), error.code, str(error), headers=headers)
+            return HttpError(_engine_status(error), error.code, str(error), param=error.field, headers=headers)
         case HTTPException(status_code=404):
             return HttpError(
                 404, "not_found", f"there is no {path[:200]} here; see GET /v1/models and POST /v1/chat/completions"

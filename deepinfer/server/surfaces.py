@@ -15,7 +15,6 @@ from deepinfer.server.errors import HttpError
 from deepinfer.server.images.resolve import prompt_ids
 from deepinfer.server.protocols import ID_PREFIXES, ProtocolName
 from deepinfer.server.reading import off_the_loop
-from deepinfer.server.refusals import refuse_what_cannot_be_honoured
 from deepinfer.server.responses.extras import ResponsesExtras
 from deepinfer.server.services import Services
 from deepinfer.server.work import Work
@@ -43,7 +42,6 @@ class CodecSurface:
         return await off_the_loop(None, services.encode, body, self.protocol, lookup=services.responses.lookup(client))
 
     def _work(self, body: bytes, encoded: recipe.Encoded, token_ids: Sequence[int], services: Services) -> Work:
-        refuse_what_cannot_be_honoured(encoded, services.config)
         services.check_ids(list(encoded.sampling.logit_bias), "logit_bias")
         answer_id = ID_PREFIXES[self.protocol] + uuid4().hex
         extras = None

@@ -151,10 +151,23 @@ def test_native_answers_differ_and_come_apart(native: openai.OpenAI) -> None:
     assert len({choice["reasoning"] + choice["content"] for choice in seen}) > 1
 
 
-def test_what_native_cannot_honour_is_a_bad_request(native: openai.OpenAI) -> None:
-    with pytest.raises(openai.BadRequestError) as caught:
-        native.chat.completions.create(**chat_body("Hello", frequency_penalty=1.5))
-    assert (caught.value.code, caught.value.param) == ("sampling_not_supported", "frequency_penalty")
+def test_native_honours_penalties_and_biases(native: openai.OpenAI) -> None:
+    """One token is by far the best, until its penalty has grown."""
+    bias = {"5": 100, "6": 80}
+    body = chat_body(
+        "Hello", max_tokens=40, temperature=0, extra_body={"thinking": {"type": "disabled"}}, logprobs=True
+    )
+
+    def ids(**fields: Any) -> list[bytes]:
+        [choice] = native.chat.completions.create(**body | fields).choices
+        assert choice.logprobs is not None and choice.logprobs.content is not None
+        return [bytes(entry.bytes or ()) for entry in choice.logprobs.content]
+
+    assert len(set(ids(logit_bias=bias))) == 1
+    assert len(set(ids(logit_bias=bias, frequency_penalty=2))) == 2
+
+
+def test_what_nobody_can_honour_is_a_bad_request(native: openai.OpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         native.chat.completions.create(**chat_body("Hello", n=9))
     assert (caught.value.code, caught.value.param) == ("out_of_range", "n")

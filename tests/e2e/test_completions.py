@@ -192,15 +192,30 @@ def test_faults_are_named(scripted_server: ServerProcess, fields: dict[str, Any]
     assert param in error["message"]
 
 
-def test_settings_the_engine_does_not_know_are_refused(native_server: ServerProcess) -> None:
+def test_settings_of_sampling_are_honoured_within_their_bounds(native_server: ServerProcess) -> None:
     def post(**fields: Any) -> httpx.Response:
-        body = {"model": MODEL, "prompt": "a", "max_tokens": 1, **fields}
+        body = {"model": MODEL, "prompt": "a", "max_tokens": 40, "return_token_ids": True, **fields}
         return native_server.http.post("/v1/completions", json=body)
 
-    for name, value in (("presence_penalty", 1), ("frequency_penalty", -1), ("logit_bias", {"1": 1}), ("top_k", 5)):
-        response = post(**{name: value})
+    def ids(**fields: Any) -> list[int]:
+        found: list[int] = post(**fields).json()["choices"][0]["token_ids"]
+        return found
+
+    bias = {"5": 100, "6": 80}
+    assert ids(logit_bias=bias) == [5] * 40
+    assert set(ids(logit_bias=bias, frequency_penalty=2)) == {5, 6}
+    assert ids(top_k=1) == ids(temperature=0) != ids(repetition_penalty=10, temperature=0)
+    for name, value in (
+        ("presence_penalty", 2.1),
+        ("frequency_penalty", -3),
+        ("repetition_penalty", 0),
+        ("min_p", 2),
+        ("top_k", -2),
+        ("logit_bias", {"999999": 1}),
+        ("logit_bias.5", {"5": 101}),
+    ):
+        response = post(**{name.partition(".")[0]: value})
         assert (response.status_code, response.json()["error"]["param"]) == (400, name)
-    assert post(presence_penalty=0, frequency_penalty=None, logit_bias={}, top_k=-1).status_code == 200
 
 
 def test_a_prompt_beyond_the_context_is_refused(native_server: ServerProcess) -> None:

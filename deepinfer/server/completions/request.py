@@ -19,13 +19,6 @@ _MAX_PER_PROMPT: Final = 8
 _MAX_LOGPROBS: Final = 20
 # Order of DeepSeek's models: what stands before the gap, the gap, what stands after it.
 _FIM_MARKS: Final = ("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>")
-# Settings that the engine may not know, and their values that change nothing.
-_NEUTRAL: Final[dict[str, tuple[object, ...]]] = {
-    "presence_penalty": (None, 0),
-    "frequency_penalty": (None, 0),
-    "logit_bias": (None, {}),
-    "top_k": (None, 0, -1),
-}
 
 
 class StreamOptions(msgspec.Struct):
@@ -44,6 +37,7 @@ class CompletionRequest(msgspec.Struct):
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
+    min_p: float | None = None
     n: int | None = None
     best_of: int | None = None
     stream: bool | None = None
@@ -54,7 +48,8 @@ class CompletionRequest(msgspec.Struct):
     seed: int | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
-    logit_bias: dict[str, float] | None = None
+    repetition_penalty: float | None = None
+    logit_bias: dict[int, float] | None = None
     return_token_ids: bool | None = None
     add_special_tokens: bool = True
 
@@ -71,6 +66,12 @@ def read_completion(body: bytes, services: Services) -> CompletionRequest:
     _check_number("max_tokens", request.max_tokens, 1, services.model.context_length)
     _check_number("temperature", request.temperature, 0, 2)
     _check_number("top_p", request.top_p, 0, 1)
+    _check_number("top_k", request.top_k, -1, 2**31)
+    _check_number("min_p", request.min_p, 0, 1)
+    _check_number("presence_penalty", request.presence_penalty, -2, 2)
+    _check_number("frequency_penalty", request.frequency_penalty, -2, 2)
+    _check_number("repetition_penalty", request.repetition_penalty, 0.01, 10)
+    _check_bias(request, services)
     _check_number("n", request.n, 1, _MAX_PER_PROMPT)
     _check_number("logprobs", request.logprobs, 0, _MAX_LOGPROBS)
     _check_number("seed", request.seed, -(2**63), 2**63 - 1)
@@ -82,8 +83,6 @@ def read_completion(body: bytes, services: Services) -> CompletionRequest:
         raise _refused("requires", "stream_options", "requires stream")
     _check_stops(request.stops)
     _check_suffix(request)
-    if not services.config.serves_penalties:
-        _check_neutral(request)
     return request
 
 
@@ -158,11 +157,11 @@ def _check_stops(stops: Sequence[str]) -> None:
             raise _refused("out_of_range", "stop", message)
 
 
-def _check_neutral(request: CompletionRequest) -> None:
-    for name, neutral in _NEUTRAL.items():
-        value = getattr(request, name)
-        if value not in neutral:
-            raise _refused("sampling_not_supported", name, f"is {value}, which this engine cannot honour; leave it out")
+def _check_bias(request: CompletionRequest, services: Services) -> None:
+    bias = request.logit_bias or {}
+    services.check_ids(list(bias), "logit_bias")
+    for token_id, value in bias.items():
+        _check_number(f"logit_bias.{token_id}", value, -100, 100)
 
 
 def _check_number(name: str, value: float | None, least: float, most: float) -> None:

@@ -68,6 +68,13 @@ def _sampling(request: CompletionRequest, choice: int, prompt_tokens: int, servi
         max_tokens=_max_tokens(request, prompt_tokens, services.model.context_length),
         temperature=1.0 if request.temperature is None else request.temperature,
         top_p=1.0 if request.top_p is None else request.top_p,
+        # 0 and -1 stand for all tokens.
+        top_k=request.top_k if request.top_k is not None and request.top_k > 0 else None,
+        min_p=request.min_p or 0.0,
+        presence_penalty=request.presence_penalty or 0.0,
+        frequency_penalty=request.frequency_penalty or 0.0,
+        repetition_penalty=1.0 if request.repetition_penalty is None else request.repetition_penalty,
+        logit_bias=request.logit_bias or {},
         # With one seed for all, n choices would be n times the same answer.
         seed=None if request.seed is None else (request.seed + choice) % _MAX_SEED,
         stop_token_ids=(recipe.eos_token_id(services.model.recipe_version),),
