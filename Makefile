@@ -35,10 +35,11 @@ FUZZ_HTTP_VENV := .venv-fuzz
 # A second to load a tokenizer, generous memory; anything slower or larger is a finding.
 FUZZ_OPTIONS := -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
 
-.PHONY: help setup serve test test-rust test-python test-agents check format build bench bench-codec fuzz fuzz-build fuzz-check fuzz-http clean tools
+.PHONY: help setup serve test test-rust test-python test-agents test-structured-long check format build bench bench-codec \
+	bench-structured fuzz fuzz-build fuzz-check fuzz-http clean tools
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(INSTALLED) ## Create .venv and install both packages with everything that development needs
 
@@ -86,6 +87,12 @@ bench-codec: $(INSTALLED) ## Compare our tokenizer with its peers from the packa
 	rm -rf target/bench-codec/wheel
 	$(BIN)/maturin build --release --out target/bench-codec/wheel --manifest-path recipe-py/Cargo.toml
 	$(BIN)/python recipe/benches/codec/run.py $(ARGS) target/bench-codec/wheel/*.whl
+
+bench-structured: $(INSTALLED) ## Measure what grammars and masks of structured output cost
+	$(BIN)/python -m benchmarks.structured costs $(ARGS)
+
+test-structured-long: $(INSTALLED) ## Run 1,500 generated requests for structured output; takes half an hour
+	$(BIN)/python -m benchmarks.structured answers $(ARGS)
 
 fuzz: fuzz-build ## Fuzz one target: make fuzz TARGET=name SECONDS=600
 	@$(if $(TARGET),,echo "Which one? make fuzz TARGET=name, of: $(FUZZ_TARGETS)" >&2; exit 2)
