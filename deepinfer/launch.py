@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from deepinfer.core import Engine, ModelDescription
+from deepinfer.core import Engine, ModelDescription, Vocabulary
 from deepinfer.mistakes import CommandError, UsageError
 from deepinfer.prompt_format import prompt_format
 from deepinfer.server.access import KeyFileError, read_key_file
@@ -182,7 +182,6 @@ def _native_engine(settings: ServeSettings) -> Engine:
     from deepinfer.config import EngineConfig
     from deepinfer.model.files import read_config
     from deepinfer.model.presets import embedded
-    from deepinfer.server.vocabulary import read_vocabulary
 
     checkpoint = None if settings.model == EMBEDDED_MODEL else Path(settings.model)
     model = embedded() if checkpoint is None else read_config(checkpoint)
@@ -204,7 +203,7 @@ def _native_engine(settings: ServeSettings) -> Engine:
         model,
         checkpoint,
         token_texts=lambda: _token_texts(settings, model.vocab_size),
-        vocabulary=lambda: read_vocabulary(settings.prompt_format),
+        vocabulary=lambda: _vocabulary(settings, model.vocab_size),
     )
 
 
@@ -214,6 +213,14 @@ def _token_texts(settings: ServeSettings, vocabulary_size: int) -> list[tuple[st
 
     texts = token_texts(prompt_format(settings.prompt_format))
     return texts if len(texts) == vocabulary_size else None
+
+
+def _vocabulary(settings: ServeSettings, vocabulary_size: int) -> Vocabulary | None:
+    """What grammars need, from the tokenizer of the prompt format; None if it is not the model's."""
+    from deepinfer.server.vocabulary import read_vocabulary
+
+    vocabulary = read_vocabulary(settings.prompt_format)
+    return vocabulary if len(vocabulary.token_bytes) == vocabulary_size else None
 
 
 def _is_loopback(host: str) -> bool:

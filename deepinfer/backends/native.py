@@ -9,27 +9,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from threading import Thread
-from typing import TypeAlias
 
 import torch
 
 from deepinfer.backends.admission import check_request
+from deepinfer.backends.desk import Abort, Desk, Inbox, Stop
 from deepinfer.backends.stream import OutputQueue, QueueStream
 from deepinfer.config import EngineConfig
-from deepinfer.core import (
-    FinishReason,
-    Health,
-    ModelDescription,
-    OutputStream,
-    Request,
-    StepOutput,
-    Vocabulary,
-)
+from deepinfer.core import Health, ModelDescription, OutputStream, Request, Vocabulary
 from deepinfer.engine import EngineLoop, Outputs
 from deepinfer.errors import EngineError
 from deepinfer.model.checkpoint import load_model, read_token_map
@@ -37,10 +28,7 @@ from deepinfer.model.config import ModelConfig
 from deepinfer.model.initial import randomize
 from deepinfer.model.token_map import token_map as join_tokens
 from deepinfer.model.transformer import Transformer
-from deepinfer.structured.compiler import Compiled, GrammarCompiler
-from deepinfer.structured.constraint import Constraint
-from deepinfer.structured.guidance import CompiledGrammar
-from deepinfer.structured.guide import Guide
+from deepinfer.structured.compiler import GrammarCompiler
 
 logger = logging.getLogger(__name__)
 
@@ -48,32 +36,10 @@ logger = logging.getLogger(__name__)
 LOGIT_DEVIATION = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Compiled:
-    """The grammar of a request, or what is wrong with it."""
-
-    request: Request
-    grammar: Compiled
-
-
-@dataclass(frozen=True, slots=True)
-class _Abort:
-    request_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Stop:
-    pass
-
-
-_Inbox: TypeAlias = SimpleQueue[Request | _Compiled | _Abort | _Stop]
-
-
 class NativeEngine:
     """`Engine` that runs a model in this process. Call its methods from the event loop that called `start`.
 
-    `vocabulary` is asked for once, by `start`; without it, or if it is not the model's, requests with a grammar are
-    refused.
+    `vocabulary` is asked for once, by `start`; without one, requests with a grammar are refused.
     """
 
     def __init__(
@@ -81,9 +47,8 @@ class NativeEngine:
         config: EngineConfig,
         model: ModelConfig,
         checkpoint: Path | None = None,
-        *,
         token_texts: Callable[[], list[tuple[str, str]] | None] = lambda: None,
-        vocabulary: Callable[[], Vocabulary] | None = None,
+        vocabulary: Callable[[], Vocabulary | None] = lambda: None,
     ) -> None:
         """Serve a model of shape `model`: the one in the directory `checkpoint`, or without one random weights.
 
@@ -95,7 +60,7 @@ class NativeEngine:
         self._token_texts = token_texts
         self._vocabulary = vocabulary
         self._grammars: GrammarCompiler | None = None
-        self._inbox: _Inbox = SimpleQueue()
+        self._inbox: Inbox = SimpleQueue()
         self._queues: dict[str, OutputQueue] = {}
         self._thread: Thread | None = None
         # Why no request is taken, or None while they are.
@@ -112,7 +77,7 @@ class NativeEngine:
             return
         self._inbox = SimpleQueue()
         engine, self._grammars = await asyncio.to_thread(self._build)
-        arguments = (_Desk(engine, self._inbox, self._grammars), asyncio.get_running_loop())
+        arguments = (Desk(engine, self._inbox, self._grammars), asyncio.get_running_loop())
         # A daemon, so that a process whose event loop died can end.
         self._thread = Thread(target=self._run, args=arguments, name="deepinfer-engine", daemon=True)
         self._thread.start()
@@ -124,7 +89,7 @@ class NativeEngine:
             return
         thread, self._thread = self._thread, None
         self._outage = EngineError("the engine is stopped", code="engine_stopped")
-        self._inbox.put(_Stop())
+        self._inbox.put(Stop())
         await asyncio.to_thread(thread.join)
         if self._grammars is not None:
             self._grammars.close()
@@ -143,7 +108,7 @@ class NativeEngine:
 
     def abort(self, request_id: str) -> None:
         """End a request before the next step and free its blocks. Unknown ids are ignored."""
-        self._inbox.put(_Abort(request_id))
+        self._inbox.put(Abort(request_id))
 
     def describe(self) -> ModelDescription:
         """Describe the served model."""
@@ -170,19 +135,9 @@ class NativeEngine:
             self.abort(request_id)
 
     def _build(self) -> tuple[EngineLoop, GrammarCompiler | None]:
-        engine = EngineLoop(self._config, self._load())
-        vocabulary = None if self._vocabulary is None else self._vocabulary()
-        if vocabulary is None:
-            return engine, None
-        if len(vocabulary.token_bytes) != self._model.vocab_size:
-            sizes = (len(vocabulary.token_bytes), self._model.vocab_size)
-            logger.warning("the tokenizer has %d tokens and the model %d: grammars are refused", *sizes)
-            return engine, None
-        grammars = GrammarCompiler(vocabulary)
-        grammars.warm()
-        return engine, grammars
+        return EngineLoop(self._config, self._build_model()), self._build_grammars()
 
-    def _load(self) -> Transformer:
+    def _build_model(self) -> Transformer:
         if self._checkpoint is None:
             return randomize(Transformer(self._model), seed=self._config.weight_seed, logit_deviation=LOGIT_DEVIATION)
         token_map = read_token_map(self._checkpoint)
@@ -191,7 +146,20 @@ class NativeEngine:
             token_map = None if texts is None else join_tokens(texts)
         return load_model(self._checkpoint, config=self._model, token_map=token_map, progress=log_progress)
 
-    def _run(self, desk: _Desk, event_loop: asyncio.AbstractEventLoop) -> None:
+    def _build_grammars(self) -> GrammarCompiler | None:
+        vocabulary = self._vocabulary()
+        if vocabulary is None:
+            return None
+        if len(vocabulary.token_bytes) != self._model.vocab_size:
+            raise EngineError(
+                f"the tokenizer has {len(vocabulary.token_bytes)} tokens and the model {self._model.vocab_size}",
+                code="invalid_configuration",
+            )
+        grammars = GrammarCompiler(vocabulary)
+        grammars.warm()
+        return grammars
+
+    def _run(self, desk: Desk, event_loop: asyncio.AbstractEventLoop) -> None:
         """Body of the engine's thread."""
         engine = desk.engine
         try:
@@ -229,74 +197,3 @@ def log_progress(done: int, total: int) -> None:
     """Log every tenth of a checkpoint that is being loaded."""
     if done * 10 // total > (done - 1) * 10 // total:
         logger.info("loaded %d of %d tensors", done, total)
-
-
-class _Desk:
-    """Carries out commands, in the engine's thread. Owns the requests whose grammars are being compiled."""
-
-    def __init__(self, engine: EngineLoop, inbox: _Inbox, grammars: GrammarCompiler | None) -> None:
-        self.engine = engine
-        self._inbox = inbox
-        self._grammars = grammars
-        self._compiling: dict[str, Request] = {}
-
-    def obey(self) -> tuple[Outputs, bool]:
-        """Carry out all commands in the inbox, waiting for one when there is nothing else to do; True means stop."""
-        outputs: Outputs = []
-        while True:
-            try:
-                command = self._inbox.get(block=not self.engine.has_work and not outputs)
-            except Empty:
-                return outputs, False
-            match command:
-                case Request():
-                    self._add(command)
-                case _Compiled(request, grammar):
-                    outputs += self._add_compiled(request, grammar)
-                case _Abort(request_id):
-                    outputs += self._abort(request_id)
-                case _Stop():
-                    return outputs + self._abort_all(), True
-
-    def _add(self, request: Request) -> None:
-        if request.grammar is not None and self._grammars is not None:
-            self._compiling[request.request_id] = request
-            compiled = self._grammars.compile(request.grammar.text)
-            compiled.add_done_callback(lambda grammar: self._inbox.put(_Compiled(request, grammar)))
-        else:
-            self.engine.add(request, None if request.thinking_limit is None else _guide(request, None))
-
-    def _add_compiled(self, request: Request, compiled: Compiled) -> Outputs:
-        # The request may have been aborted, and its id may belong to another by now.
-        if self._compiling.get(request.request_id) is not request:
-            return []
-        del self._compiling[request.request_id]
-        try:
-            grammar = compiled.result()
-        except EngineError as error:
-            # One error may be the answer to many requests, and each raises its own.
-            return [(request.request_id, error.about(_field(request)))]
-        self.engine.add(request, _guide(request, grammar))
-        return []
-
-    def _abort(self, request_id: str) -> Outputs:
-        if self._compiling.pop(request_id, None) is None:
-            return self.engine.abort(request_id)
-        return [(request_id, StepOutput(token_ids=(), finish_reason=FinishReason.ABORT))]
-
-    def _abort_all(self) -> Outputs:
-        compiling = [output for request_id in list(self._compiling) for output in self._abort(request_id)]
-        return compiling + self.engine.abort_all()
-
-
-def _field(request: Request) -> str | None:
-    return None if request.grammar is None else request.grammar.field
-
-
-def _guide(request: Request, grammar: CompiledGrammar | None) -> Constraint:
-    return Guide(
-        request.grammar,
-        None if grammar is None else grammar.matcher(),
-        request.thinking_limit,
-        ending_ids=request.sampling.stop_token_ids,
-    )

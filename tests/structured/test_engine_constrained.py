@@ -126,8 +126,8 @@ async def test_thinking_ends_at_its_limit_and_its_log_probability_is_the_models(
 
 
 async def test_a_grammar_at_fault_ends_its_own_request(engine: NativeEngine) -> None:
-    endless = SamplingParams(max_tokens=200)
-    other = asyncio.create_task(collect(engine, request("other", None, sampling=endless)))
+    endless = request("other", None, sampling=SamplingParams(max_tokens=200, seed=1))
+    other = asyncio.create_task(collect(engine, endless))
     for name, text, code in (
         ("bad", "start: unknown", "invalid_grammar"),
         ("dead", 'start: "a" X\nX: /bc/ & /bd/', "grammar_dead_end"),
@@ -143,12 +143,8 @@ async def test_a_grammar_at_fault_ends_its_own_request(engine: NativeEngine) -> 
     assert engine.health().cache_bytes == 0
 
 
-@pytest.mark.parametrize(
-    "engine",
-    [NativeEngine(CONFIG, MODEL), NativeEngine(CONFIG, embedded(vocab_size=300), vocabulary=small_vocabulary)],
-    ids=["no vocabulary", "another's vocabulary"],
-)
-async def test_an_engine_without_its_vocabulary_refuses_grammars(engine: NativeEngine) -> None:
+async def test_an_engine_without_vocabulary_refuses_grammars() -> None:
+    engine = NativeEngine(CONFIG, MODEL)
     await engine.start()
     try:
         with pytest.raises(EngineError) as refusal:
@@ -156,6 +152,12 @@ async def test_an_engine_without_its_vocabulary_refuses_grammars(engine: NativeE
         assert (refusal.value.code, refusal.value.client_fault) == ("grammar_not_supported", True)
     finally:
         await engine.stop()
+
+
+async def test_a_vocabulary_of_another_size_is_refused() -> None:
+    engine = NativeEngine(CONFIG, embedded(vocab_size=300), vocabulary=small_vocabulary)
+    with pytest.raises(EngineError, match="260 tokens and the model 300"):
+        await engine.start()
 
 
 @pytest.mark.parametrize(
@@ -226,7 +228,7 @@ async def test_a_request_can_be_ended_while_its_grammar_compiles(
 
 
 async def test_stopping_ends_requests_whose_grammars_compile(slow_compile: SlowCompile) -> None:
-    engine = NativeEngine(CONFIG, MODEL, vocabulary=lambda: small_vocabulary())
+    engine = NativeEngine(CONFIG, MODEL, vocabulary=small_vocabulary)
     slow_compile.go_on.set()
     await engine.start()
     slow_compile.go_on.clear()

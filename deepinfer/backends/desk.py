@@ -1,0 +1,109 @@
+"""What the engine's thread is told to do, and the doing of it. Owns the requests whose grammars are being compiled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import TypeAlias
+
+from deepinfer.core import FinishReason, Request, StepOutput
+from deepinfer.engine import EngineLoop, Outputs
+from deepinfer.errors import EngineError
+from deepinfer.structured.compiler import Compiled, GrammarCompiler
+from deepinfer.structured.constraint import Constraint
+from deepinfer.structured.guidance import CompiledGrammar
+from deepinfer.structured.guide import Guide
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledFor:
+    """The grammar of a request, or what is wrong with it."""
+
+    request: Request
+    grammar: Compiled
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """End a request."""
+
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End every request, and the thread."""
+
+
+Inbox: TypeAlias = SimpleQueue[Request | CompiledFor | Abort | Stop]
+
+
+class Desk:
+    """Carries out commands, in the engine's thread. Owns the requests whose grammars are being compiled."""
+
+    def __init__(self, engine: EngineLoop, inbox: Inbox, grammars: GrammarCompiler | None) -> None:
+        self.engine = engine
+        self._inbox = inbox
+        self._grammars = grammars
+        self._compiling: dict[str, Request] = {}
+
+    def obey(self) -> tuple[Outputs, bool]:
+        """Carry out all commands in the inbox, waiting for one when there is nothing else to do; True means stop."""
+        outputs: Outputs = []
+        while True:
+            try:
+                command = self._inbox.get(block=not self.engine.has_work and not outputs)
+            except Empty:
+                return outputs, False
+            match command:
+                case Request():
+                    self._add(command)
+                case CompiledFor(request, grammar):
+                    outputs += self._add_compiled(request, grammar)
+                case Abort(request_id):
+                    outputs += self._abort(request_id)
+                case Stop():
+                    return outputs + self._abort_all(), True
+
+    def _add(self, request: Request) -> None:
+        if request.grammar is not None and self._grammars is not None:
+            self._compiling[request.request_id] = request
+            compiled = self._grammars.compile(request.grammar.text)
+            compiled.add_done_callback(lambda grammar: self._inbox.put(CompiledFor(request, grammar)))
+        else:
+            self.engine.add(request, None if request.thinking_limit is None else _guide(request, None))
+
+    def _add_compiled(self, request: Request, compiled: Compiled) -> Outputs:
+        # The request may have been aborted, and its id may belong to another by now.
+        if self._compiling.get(request.request_id) is not request:
+            return []
+        del self._compiling[request.request_id]
+        try:
+            grammar = compiled.result()
+        except EngineError as error:
+            # One error may be the answer to many requests, and each raises its own.
+            return [(request.request_id, error.about(_field(request)))]
+        self.engine.add(request, _guide(request, grammar))
+        return []
+
+    def _abort(self, request_id: str) -> Outputs:
+        if self._compiling.pop(request_id, None) is None:
+            return self.engine.abort(request_id)
+        return [(request_id, StepOutput(token_ids=(), finish_reason=FinishReason.ABORT))]
+
+    def _abort_all(self) -> Outputs:
+        compiling = [output for request_id in list(self._compiling) for output in self._abort(request_id)]
+        return compiling + self.engine.abort_all()
+
+
+def _field(request: Request) -> str | None:
+    return None if request.grammar is None else request.grammar.field
+
+
+def _guide(request: Request, grammar: CompiledGrammar | None) -> Constraint:
+    return Guide(
+        request.grammar,
+        None if grammar is None else grammar.matcher(),
+        request.thinking_limit,
+        ending_ids=request.sampling.stop_token_ids,
+    )
