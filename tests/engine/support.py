@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Sequence
 
 from deepinfer.config import EngineConfig
-from deepinfer.core import FinishReason, Request, SamplingParams, StepOutput
+from deepinfer.core import FinishReason, Grammar, Request, SamplingParams, StepOutput
 from deepinfer.engine import EngineLoop
 from deepinfer.model.initial import randomize
 from deepinfer.model.presets import embedded
@@ -22,8 +22,10 @@ def prompt(number: int, length: int) -> list[int]:
     return [(number * 7919 + place * 31 + place * place) % TINY.vocab_size for place in range(length)]
 
 
-def request(request_id: str, token_ids: Sequence[int], sampling: SamplingParams) -> Request:
-    return Request(request_id=request_id, token_ids=token_ids, sampling=sampling)
+def request(
+    request_id: str, token_ids: Sequence[int], sampling: SamplingParams, *, grammar: Grammar | None = None
+) -> Request:
+    return Request(request_id=request_id, token_ids=token_ids, sampling=sampling, grammar=grammar)
 
 
 def greedy(max_tokens: int) -> SamplingParams:
