@@ -35,8 +35,7 @@ FUZZ_HTTP_VENV := .venv-fuzz
 # A second to load a tokenizer, generous memory; anything slower or larger is a finding.
 FUZZ_OPTIONS := -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
 
-.PHONY: help setup serve test test-rust test-python test-agents test-structured-long check format build bench \
-	bench-codec bench-structured fuzz fuzz-build fuzz-check fuzz-http clean tools
+.PHONY: help setup serve test test-rust test-python test-agents test-structured-long check format build bench bench-codec bench-structured fuzz fuzz-build fuzz-check fuzz-http clean tools
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

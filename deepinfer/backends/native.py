@@ -71,7 +71,7 @@ class NativeEngine:
     async def start(self) -> None:
         """Build the model and start the engine's thread. Does nothing when it runs already.
 
-        Preparing grammars takes about 0.8 s in which no thread of the process runs, so it is done here and not later.
+        Preparing grammars takes about 0.4 s in which no thread of the process runs, so it is done here and not later.
         """
         if self._thread is not None:
             return

@@ -35,7 +35,7 @@ class GrammarCompiler:
     """A bounded cache of grammars of one vocabulary. For any thread."""
 
     def __init__(self, vocabulary: Vocabulary, *, check_seconds: float = CHECK_SECONDS) -> None:
-        """Takes about 0.8 s for 129,280 tokens, and lets no other thread run meanwhile: not for a running server."""
+        """Takes about 0.4 s for 129,280 tokens, and lets no other thread run meanwhile: not for a running server."""
         self._guidance = Guidance(vocabulary)
         self._new_checker: Callable[[], Checker] = lambda: Checker(
             len(vocabulary.token_bytes),
