@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import openai
 import pytest
 
+import deepseek_recipe as recipe
 from tests.e2e.server_process import ServerProcess, chat_body, eventually
 
 CLIENTS = 64
@@ -16,8 +17,9 @@ WARM_UP_TOKENS = 10
 
 
 async def read_stream(client: openai.AsyncOpenAI, seed: int, max_tokens: int) -> str:
-    """Read one seeded answer to its end."""
-    body = chat_body(f"Client {seed}", seed=seed, max_tokens=max_tokens, temperature=1.0)
+    """Read one seeded answer to its end, which the bias on the end token keeps from coming early."""
+    bias = {str(recipe.eos_token_id("v4.1")): -100}
+    body = chat_body(f"Client {seed}", seed=seed, max_tokens=max_tokens, temperature=1.0, logit_bias=bias)
     stream = await client.chat.completions.create(**body, stream=True, stream_options={"include_usage": True})
     text, finish_reason, tokens = "", None, 0
     async for chunk in stream:
