@@ -35,7 +35,7 @@ FUZZ_HTTP_VENV := .venv-fuzz
 # A second to load a tokenizer, generous memory; anything slower or larger is a finding.
 FUZZ_OPTIONS := -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
 
-.PHONY: help setup serve test test-rust test-python test-agents test-structured-long check format build bench bench-codec bench-structured fuzz fuzz-build fuzz-check fuzz-http clean tools
+.PHONY: help setup serve test test-rust test-python test-agents test-structured-long test-training check format build bench bench-codec bench-structured fuzz fuzz-build fuzz-check fuzz-http clean tools
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,7 +51,7 @@ test-rust: tools ## Run the tests and the documentation examples of the Rust cra
 	cargo test
 
 test-python: $(INSTALLED) ## Run the Python tests; options: make test-python FAST=1 ARGS="-k name"
-	$(BIN)/pytest -m "not agents$(if $(FAST), and not slow)" $(ARGS)
+	$(BIN)/pytest -m "not agents and not training$(if $(FAST), and not slow)" $(ARGS)
 
 test-agents: $(INSTALLED) $(AGENTS) ## Install Claude Code and Codex below tests/agents, and run them against a local server
 	$(BIN)/pytest -m agents tests/agents $(ARGS)
@@ -89,6 +89,9 @@ bench-codec: $(INSTALLED) ## Compare our tokenizer with its peers from the packa
 
 bench-structured: $(INSTALLED) ## Measure what grammars and masks of structured output cost
 	$(BIN)/python -m benchmarks.structured costs $(ARGS)
+
+test-training: $(INSTALLED) ## Train a tiny model for two minutes and print the losses
+	$(BIN)/pytest -m training -s tests/model
 
 test-structured-long: $(INSTALLED) ## Run 1,500 generated requests for structured output; takes half an hour
 	$(BIN)/python -m benchmarks.structured answers $(ARGS)

@@ -1,4 +1,4 @@
-"""Two minutes of training on generated sentences; run it with `-s` to see the losses. `docs/model.md` records them."""
+"""Two minutes of training on generated sentences, by `make test-training`. `docs/model.md` records the losses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def sentences(generator: random.Random) -> list[int]:
     return list(text[:LENGTH].encode())
 
 
-@pytest.mark.slow
+@pytest.mark.training
 @pytest.mark.timeout(1800)
 def test_two_minutes_of_training() -> None:
     model = randomize(Transformer(tiny()), seed=0, logit_deviation=0.1)
