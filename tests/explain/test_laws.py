@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import deepseek_recipe as recipe
@@ -76,7 +76,7 @@ def test_spans_account_for_every_token_of_what_is_accepted(given: tuple[Case, An
 
 
 @given(mutated())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 def test_a_request_shares_all_of_itself(given: tuple[Case, Any]) -> None:
     case, body = given
     try:
@@ -116,7 +116,7 @@ def test_a_changed_text_is_named(case: Case, text: str, data: st.DataObject) -> 
 
 
 @given(st.lists(st.lists(st.sampled_from(["yes", "no"]), min_size=1, max_size=4), min_size=1, max_size=8))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 def test_a_turn_shares_what_any_earlier_one_has(sequence: list[list[str]]) -> None:
     """Of few different words, so that sequences have much in common."""
     bodies = [chat(texts) for texts in sequence]
