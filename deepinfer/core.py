@@ -60,6 +60,7 @@ class Grammar:
     `trigger`: once started, the grammar sleeps until the model writes this id, and `text` describes what follows it;
     None: awake at once.
     `binding`: an answer without it breaks the request, so ending is barred until the grammar is awake.
+    `required`: whether the request fails with the grammar; one that is not is left out if it cannot be compiled.
     `field`: where the client gave it; errors about the grammar name it.
     """
 
@@ -67,6 +68,7 @@ class Grammar:
     start_after: int | None = None
     trigger: int | None = None
     binding: bool = True
+    required: bool = True
     field: str | None = None
 
 

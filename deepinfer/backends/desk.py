@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from typing import TypeAlias
 
@@ -13,6 +14,8 @@ from deepinfer.structured.compiler import Compiled, GrammarCompiler
 from deepinfer.structured.constraint import Constraint
 from deepinfer.structured.guidance import CompiledGrammar
 from deepinfer.structured.guide import Guide
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,11 @@ class Desk:
         try:
             grammar = compiled.result()
         except EngineError as error:
+            if request.grammar is not None and not request.grammar.required:
+                logger.warning("%s goes on without its grammar: %s", request.request_id, error)
+                free = replace(request, grammar=None)
+                self.engine.add(free, None if request.thinking_limit is None else _guide(free, None))
+                return []
             # One error may be the answer to many requests, and each raises its own.
             return [(request.request_id, error.about(_field(request)))]
         self.engine.add(request, _guide(request, grammar))

@@ -76,6 +76,8 @@ def _grammar(encoded: recipe.Encoded) -> Grammar | None:
         start_after=grammar.start_after,
         trigger=grammar.trigger,
         binding=grammar.binding,
+        # Tools that are neither strict nor written in a grammar of their own are never refused.
+        required=grammar.binding or bool(encoded.custom_tools) or '"strict":true' in (constraint.text or ""),
         field=_grammar_field(encoded, constraint),
     )
 

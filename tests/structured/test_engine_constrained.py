@@ -143,6 +143,13 @@ async def test_a_grammar_at_fault_ends_its_own_request(engine: NativeEngine) -> 
     assert engine.health().cache_bytes == 0
 
 
+async def test_a_request_goes_on_without_a_grammar_that_it_does_not_require(engine: NativeEngine) -> None:
+    one = request("a", "start: unknown", max_tokens=20)
+    assert one.grammar is not None
+    free = replace(one, grammar=replace(one.grammar, binding=False, required=False))
+    assert await collect(engine, free) == await collect(engine, request("a", None, max_tokens=20))
+
+
 async def test_an_engine_without_vocabulary_refuses_grammars() -> None:
     engine = NativeEngine(CONFIG, MODEL)
     await engine.start()
