@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from deepinfer.model.config import ModelConfig, Quantization, Yarn
 
 
@@ -74,32 +76,11 @@ def tester() -> ModelConfig:
 
 def fixture() -> ModelConfig:
     """The size of the public test data of fastllm, as far as it is described; the rest is as in `tester`."""
-    return ModelConfig(
-        vocab_size=128,
+    return replace(
+        tester(),
         hidden_size=128,
-        num_hidden_layers=5,
-        num_attention_heads=4,
-        head_dim=32,
-        qk_rope_head_dim=8,
-        q_lora_rank=32,
-        o_groups=2,
-        o_lora_rank=16,
-        sliding_window=8,
-        compress_ratios=(0, 2, 2, 1, 1),
-        kv_source_layer_ids=(1, 3),
         index_source_layer_ids=(1, 3, 4),
-        candidate_source_layer_id=3,
-        candidate_topk_blocks=4,
-        candidate_block_size=4,
-        index_n_heads=2,
-        index_head_dim=32,
-        index_topk=2,
-        max_position_embeddings=4096,
-        moe_intermediate_size=64,
         n_routed_experts=2,
-        num_experts_per_tok=2,
-        hc_mult=2,
-        hc_sinkhorn_iters=3,
         engram_layer_ids=(1, 4),
         engram_max_ngram_size=3,
         engram_n_heads=2,

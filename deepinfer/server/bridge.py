@@ -56,7 +56,7 @@ def engine_requests(
                 presence_penalty=sampling.presence_penalty,
                 frequency_penalty=sampling.frequency_penalty,
                 logit_bias=sampling.logit_bias,
-                seed=_choice_seed(sampling.seed, choice),
+                seed=choice_seed(sampling.seed, choice),
                 stop_token_ids=(recipe.eos_token_id(encoded.model_version),),
                 top_logprobs=(sampling.top_logprobs or 0) if sampling.logprobs else None,
             ),
@@ -106,7 +106,8 @@ def _thinking_limit(encoded: recipe.Encoded, grammar: Grammar | None, max_tokens
     return None if end_token_id is None else ThinkingLimit(tokens=tokens, end_token_id=end_token_id)
 
 
-def _choice_seed(seed: int | None, choice: int) -> int | None:
+def choice_seed(seed: int | None, choice: int) -> int | None:
+    """The seed of one of several answers to a request."""
     # With one seed for all, n choices would be n times the same answer.
     return None if seed is None else (seed + choice) % _MAX_SEED
 

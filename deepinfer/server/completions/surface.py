@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import deepseek_recipe as recipe
 from deepinfer.core import Request, SamplingParams
+from deepinfer.server.bridge import choice_seed
 from deepinfer.server.completions.decoder import CompletionDecoder, CompletionForm
 from deepinfer.server.completions.request import CompletionRequest, prompts_of, read_completion
 from deepinfer.server.errors import HttpError
@@ -17,7 +18,6 @@ from deepinfer.server.services import Services
 from deepinfer.server.work import Work
 
 _DEFAULT_TOKENS: Final = 16
-_MAX_SEED: Final = 2**63
 
 
 class CompletionSurface:
@@ -75,8 +75,7 @@ def _sampling(request: CompletionRequest, choice: int, prompt_tokens: int, servi
         frequency_penalty=request.frequency_penalty or 0.0,
         repetition_penalty=1.0 if request.repetition_penalty is None else request.repetition_penalty,
         logit_bias=request.logit_bias or {},
-        # With one seed for all, n choices would be n times the same answer.
-        seed=None if request.seed is None else (request.seed + choice) % _MAX_SEED,
+        seed=choice_seed(request.seed, choice),
         stop_token_ids=(recipe.eos_token_id(services.model.recipe_version),),
         top_logprobs=request.logprobs,
     )
