@@ -242,14 +242,17 @@ class Reference:
         self.token_map = list(range(config.vocab_size)) if token_map is None else token_map
         self.selected: dict[int, list[list[int]]] = {}
         self.candidates: list[set[int]] = []
+        # Of each layer that selects, by row: scores of the visible entries.
+        self.scores: dict[int, list[list[float]]] = {}
         self.features: list[list[Array]] = []
+        # Of each source layer: its compressed entries, and their index keys.
+        self.entries: dict[int, tuple[list[Array], list[Array]]] = {}
 
     def forward(self, ids: Sequence[int]) -> Array:
         """Logits [tokens, vocabulary]; the selections and draft features are kept."""
         config = self.config
         streams = [np.stack([self.w["embed.weight"][i]] * config.hc_mult) for i in ids]
         pre = [np.eye(config.hc_mult)[0] for _ in ids]
-        self._entries: dict[int, tuple[list[Array], list[Array]]] = {}
         for plan in config.plans:
             name = f"layers.{plan.layer}"
             if plan.layer in config.engram_layer_ids:
@@ -288,7 +291,7 @@ class Reference:
         for p, latent in enumerate(latents):
             keys = list(local[max(0, p + 1 - config.sliding_window) : p + 1])
             if compressed:
-                keys += [self._entries[plan.kv_source][0][j] for j in self.selected[plan.index_source][p]]
+                keys += [self.entries[plan.kv_source][0][j] for j in self.selected[plan.index_source][p]]
             outputs.append(self.output(latent, p, keys, name, compressed=compressed))
         return outputs
 
@@ -308,20 +311,21 @@ class Reference:
         w, name = self.w, f"layers.{plan.layer}.attn"
         latents = compress(hidden, w, f"{name}.compressor", plan.ratio, self.config.rms_norm_eps)
         keys = [self._norm(f"{name}.indexer.k_norm", w[f"{name}.indexer.wk.weight"] @ c) for c in latents]
-        self._entries[plan.layer] = (
+        self.entries[plan.layer] = (
             [rotate(c, j * plan.ratio, self.config, compressed=True) for j, c in enumerate(latents)],
             [rotate(k, j * plan.ratio, self.config, compressed=True) for j, k in enumerate(keys)],
         )
 
     def _select(self, hidden: Sequence[Array], latents: Sequence[Array], plan: Any) -> None:
         config, w, name = self.config, self.w, f"layers.{plan.layer}.attn.indexer"
-        keys = self._entries[plan.kv_source][1]
+        keys = self.entries[plan.kv_source][1]
         self.selected[plan.layer] = []
         for p, (h, a) in enumerate(zip(hidden, latents, strict=True)):
             query = (w[f"{name}.wq_b.weight"] @ a).reshape(config.index_n_heads, config.index_head_dim)
             query = np.stack([rotate(q, p, config, compressed=True) for q in query])
             visible = (p + 1) // plan.ratio
             scores = index_scores(query, w[f"{name}.weights_proj.weight"] @ h, keys[:visible])
+            self.scores.setdefault(plan.layer, []).append(scores)
             if plan.selects_candidates:
                 self.candidates.append(candidates(scores, config.candidate_block_size, config.candidate_topk_blocks))
             allowed = [j for j in range(visible) if not plan.obeys_candidates or j in self.candidates[p]]
@@ -330,41 +334,43 @@ class Reference:
     def draft(self, features: Sequence[Sequence[Array]], last: int, choose: Any) -> tuple[Array, Array]:
         """Logits [block, vocabulary] and confidence [block] after `last`, given features of all positions before it."""
         config, w = self.config, self.w
-        shape, size = config.draft_config, config.dspark_block_size
-        reference = Reference(shape, {k.replace("mtp.", "layers."): v for k, v in w.items() if k.startswith("mtp.")})
-        position = len(features[0])
-        ids = [last] + [config.dspark_noise_token_id] * (size - 1)
-        context = [
-            self._norm("mtp.0.main_norm", w["mtp.0.main_proj.weight"] @ np.concatenate([f[p] for f in features]))
-            for p in range(position)
-        ]
+        ids = [last] + [config.dspark_noise_token_id] * (config.dspark_block_size - 1)
+        context = self.draft_context([np.concatenate(rows) for rows in zip(*features, strict=True)])
         streams = [np.stack([w["embed.weight"][i]] * config.hc_mult) for i in ids]
         pre = [np.eye(config.hc_mult)[0] for _ in ids]
-        for layer in range(shape.num_hidden_layers):
-            name = f"layers.{layer}"
-            rw = reference.w
-            mixes = [mix(s, rw, f"{name}.hc_attn", shape) for s in streams]
-            hidden = [reference._norm(f"{name}.attn_norm", p @ s) for p, s in zip(pre, streams, strict=True)]
-            first = max(0, position - config.sliding_window)
-            keys = [
-                reference.window_key(context[p], p, f"{name}.attn", compressed=False) for p in range(first, position)
-            ]
-            keys += [
-                reference.window_key(h, position + k, f"{name}.attn", compressed=False) for k, h in enumerate(hidden)
-            ]
-            latents = [reference._norm(f"{name}.attn.q_norm", rw[f"{name}.attn.wq_a.weight"] @ h) for h in hidden]
-            outputs = [
-                reference.output(a, position + k, keys, f"{name}.attn", compressed=False) for k, a in enumerate(latents)
-            ]
-            streams = [spread(m[1], m[2], y, s) for m, y, s in zip(mixes, outputs, streams, strict=True)]
-            after = [mix(s, rw, f"{name}.hc_ffn", shape) for s in streams]
-            hidden = [reference._norm(f"{name}.ffn_norm", m[0] @ s) for m, s in zip(mixes, streams, strict=True)]
-            outputs = [experts(h, rw, f"{name}.ffn", shape) for h in hidden]
-            streams = [spread(m[1], m[2], y, s) for m, y, s in zip(after, outputs, streams, strict=True)]
-            pre = [m[0] for m in after]
-        return self._speak([p @ s for p, s in zip(pre, streams, strict=True)], last, choose)
+        for layer in range(config.draft_config.num_hidden_layers):
+            streams, pre = self.draft_stage(layer, context, streams, pre)
+        return self.speak([p @ s for p, s in zip(pre, streams, strict=True)], last, choose)
 
-    def _speak(self, hidden: Sequence[Array], last: int, choose: Any) -> tuple[Array, Array]:
+    def draft_context(self, features: Sequence[Array]) -> list[Array]:
+        """What the draft layers read of each position, given the joined features of the target layers."""
+        return [self._norm("mtp.0.main_norm", self.w["mtp.0.main_proj.weight"] @ row) for row in features]
+
+    def draft_stage(
+        self, layer: int, context: Sequence[Array], streams: Sequence[Array], pre: Sequence[Array]
+    ) -> tuple[list[Array], list[Array]]:
+        """Streams and mixes that leave a draft layer, given those that enter it, one per row of the block."""
+        shape = self.config.draft_config
+        w = {name.replace("mtp.", "layers."): value for name, value in self.w.items() if name.startswith("mtp.")}
+        reference, name, position = Reference(shape, w), f"layers.{layer}", len(context)
+        mixes = [mix(s, w, f"{name}.hc_attn", shape) for s in streams]
+        hidden = [reference._norm(f"{name}.attn_norm", p @ s) for p, s in zip(pre, streams, strict=True)]
+        first = max(0, position - shape.sliding_window)
+        keys = [reference.window_key(context[p], p, f"{name}.attn", compressed=False) for p in range(first, position)]
+        keys += [reference.window_key(h, position + k, f"{name}.attn", compressed=False) for k, h in enumerate(hidden)]
+        latents = [reference._norm(f"{name}.attn.q_norm", w[f"{name}.attn.wq_a.weight"] @ h) for h in hidden]
+        outputs = [
+            reference.output(a, position + k, keys, f"{name}.attn", compressed=False) for k, a in enumerate(latents)
+        ]
+        streams = [spread(m[1], m[2], y, s) for m, y, s in zip(mixes, outputs, streams, strict=True)]
+        after = [mix(s, w, f"{name}.hc_ffn", shape) for s in streams]
+        hidden = [reference._norm(f"{name}.ffn_norm", m[0] @ s) for m, s in zip(mixes, streams, strict=True)]
+        outputs = [experts(h, w, f"{name}.ffn", shape) for h in hidden]
+        streams = [spread(m[1], m[2], y, s) for m, y, s in zip(after, outputs, streams, strict=True)]
+        return streams, [m[0] for m in after]
+
+    def speak(self, hidden: Sequence[Array], last: int, choose: Any) -> tuple[Array, Array]:
+        """Logits and confidence of the rows that leave the last draft layer."""
         w, name = self.w, f"mtp.{self.config.num_nextn_predict_layers - 1}"
         logits, confidence, previous = [], [], last
         for eta in hidden:

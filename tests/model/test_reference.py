@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,20 +115,32 @@ def test_fewer_entries_than_wanted() -> None:
 
 @pytest.mark.parametrize("layer", [0, 1, 2, 4, 6])
 def test_attention_of_every_role(layer: int) -> None:
-    """One layer alone: inputs are given to it and to the reference, over sources that both have filled."""
+    """The inputs that each layer has in the model are given to the reference, as the layers share their entries."""
     model = lively()
-    ids = tokens(41)
     found, wanted = Trace(), reference.Reference(model.config, weights_of(model), TOKEN_MAP)
     inputs: list[torch.Tensor] = []
-    handle = model.layers[layer].attn.register_forward_pre_hook(lambda _, values: inputs.append(values[0]))
-    Runner(model).run(ids, trace=found)
-    handle.remove()
-    hidden = [row.double().numpy() for row in inputs[0]]
+    for each in model.layers:
+        each.attn.register_forward_pre_hook(lambda _, values: inputs.append(values[0]))
+    runner = Runner(model)
+    runner.run(tokens(41), trace=found)
     plans = {plan.layer: plan for plan in model.config.plans}
-    wanted.forward(ids)
-    outputs = wanted.attention(hidden, plans[layer])
-    assert relative_error(found.last("attn_out", layer), np.stack(outputs)) < 3 * LIMIT
+    for number in range(layer + 1):
+        outputs = wanted.attention([row.double().numpy() for row in inputs[number]], plans[number])
+    assert relative_error(found.last("attn_out", layer), np.stack(outputs)) < LIMIT
+    if plans[layer].kv_source == layer:
+        caches = runner.cache.compressed[layer], runner.cache.index_keys[layer]
+        for cache, entries in zip(caches, wanted.entries[layer], strict=True):
+            assert relative_error(cache[: len(entries)], np.stack(entries)) < LIMIT
     if plans[layer].index_source == layer:
+        scored = found.last("index_scores", layer)
+        places = [
+            (row, j)
+            for row, scores in enumerate(wanted.scores[layer])
+            for j in range(len(scores))
+            if not plans[layer].obeys_candidates or j in wanted.candidates[row]
+        ]
+        right = np.array([wanted.scores[layer][row][j] for row, j in places])
+        assert relative_error(torch.stack([scored[place] for place in places]), right) < LIMIT
         rows = found.last("index_sel", layer).tolist()
         assert [[entry for entry in row if entry >= 0] for row in rows] == wanted.selected[layer]
 
@@ -213,7 +226,41 @@ def test_whole_model(config: ModelConfig | None) -> None:
         assert any(len(allowed & set(range(p + 1))) < p + 1 for p, allowed in enumerate(wanted.candidates))
 
 
-def test_draft() -> None:
+@pytest.mark.parametrize("length", [5, 37])
+def test_draft_layers_and_heads(length: int) -> None:
+    """Each alone: what enters it in the model is given to the reference."""
+    model = lively()
+    features: list[torch.Tensor] = []
+    model.mtp[0].main_proj.register_forward_pre_hook(lambda _, values: features.append(values[0]))
+    steps: list[tuple[torch.Tensor, ...]] = []
+    for stage in model.mtp:
+        stage.draft = _noted(stage.draft, steps)  # type: ignore[method-assign]
+    runner = Runner(model)
+    runner.run(tokens(length))
+    draft = runner.draft((7, length))
+    wanted = reference.Reference(model.config, weights_of(model), TOKEN_MAP)
+    context = wanted.draft_context([row.double().numpy() for row in features[0]])
+    assert len(steps) == model.config.num_nextn_predict_layers > 1
+    for layer, (streams, pre, *found) in enumerate(steps):
+        entering = [row.double().numpy() for row in streams], [row.double().numpy() for row in pre]
+        for left, right in zip(found, wanted.draft_stage(layer, context, *entering), strict=True):
+            assert relative_error(left, np.stack(right)) < LIMIT
+    leaving = collapse(steps[-1][3], steps[-1][2]).double().numpy()
+    logits, confidence = wanted.speak(list(leaving), 7, lambda values: int(values.argmax()))
+    assert relative_error(draft.logits[0], logits) < LIMIT
+    assert relative_error(draft.confidence[0], confidence) < LIMIT
+
+
+def _noted(draft: Any, steps: list[tuple[torch.Tensor, ...]]) -> Any:
+    def note(streams: torch.Tensor, pre: torch.Tensor, *rest: Any) -> Any:
+        result = draft(streams, pre, *rest)
+        steps.append((streams, pre, *result))
+        return result
+
+    return note
+
+
+def test_whole_draft() -> None:
     model = lively()
     ids = tokens(37)
     runner = Runner(model, sequences=2)
