@@ -25,7 +25,7 @@ from deepinfer.sampler.logprobs import token_logprobs
 from deepinfer.sampler.sampler import Choice, sample
 from deepinfer.scheduler.scheduler import Chunk, Scheduler
 from deepinfer.scheduler.sequence import Sequence
-from deepinfer.structured.constraint import Constraint
+from deepinfer.structured.constraint import Constraint, Matcher
 from deepinfer.structured.masks import Allowed, MaskPool
 
 # An error ends its request, and no other.
@@ -58,12 +58,19 @@ class EngineLoop:
             kept_sequences=config.kept_sequences,
         )
         self._flights: dict[str, _Flight] = {}
+        # Those of them that wait for their grammars. The scheduler does not know them meanwhile.
+        self._parked: dict[str, _Flight] = {}
         self._masks = MaskPool(model.config.vocab_size)
 
     @property
     def has_work(self) -> bool:
-        """True while a sequence is in flight."""
-        return bool(self._flights)
+        """True while a sequence in flight can go on."""
+        return len(self._flights) > len(self._parked)
+
+    @property
+    def parked(self) -> dict[str, Request]:
+        """Requests in flight that wait for their grammars, by their ids."""
+        return {request_id: flight.sequence.request for request_id, flight in self._parked.items()}
 
     @property
     def running_count(self) -> int:
@@ -82,6 +89,13 @@ class EngineLoop:
         adjustment = adjustment_of(request.sampling, request.token_ids, self._model.config.vocab_size)
         self._flights[request.request_id] = _Flight(sequence, constraint, adjustment)
         self._scheduler.add(sequence)
+
+    def resume(self, request_id: str, matcher: Matcher | None) -> None:
+        """Let a parked request go on with its grammar, or without. Raises KeyError for a request that is not parked."""
+        flight = self._parked.pop(request_id)
+        assert flight.constraint is not None
+        flight.constraint.provide(matcher)
+        self._scheduler.resume(flight.sequence)
 
     def abort(self, request_id: str) -> Outputs:
         """End a request, free its blocks and return its last output; nothing for an unknown id."""
@@ -136,6 +150,9 @@ class EngineLoop:
             reason = FinishReason.LENGTH
         if reason is not None:
             self._remove(request_id)
+        elif flight.constraint is not None and flight.constraint.waiting:
+            self._scheduler.remove(sequence)
+            self._parked[request_id] = flight
         return StepOutput(
             token_ids=(token_id,),
             logprobs=None if logprob is None else (logprob,),
@@ -144,7 +161,9 @@ class EngineLoop:
         )
 
     def _remove(self, request_id: str) -> None:
-        self._scheduler.remove(self._flights.pop(request_id).sequence)
+        flight = self._flights.pop(request_id)
+        if self._parked.pop(request_id, None) is None:
+            self._scheduler.remove(flight.sequence)
 
 
 def _span(chunk: Chunk) -> Span:

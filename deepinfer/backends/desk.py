@@ -1,9 +1,13 @@
-"""What the engine's thread is told to do, and the doing of it. Owns the requests whose grammars are being compiled."""
+"""What the engine's thread is told to do, and the doing of it.
+
+A grammar that the request fails with is compiled before the request starts. One that may be left out, and sleeps, costs
+nothing until it wakes: it is compiled then, and the request waits for it while the others go on.
+"""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import TypeAlias
 
@@ -12,7 +16,6 @@ from deepinfer.engine import EngineLoop, Outputs
 from deepinfer.errors import EngineError
 from deepinfer.structured.compiler import Compiled, GrammarCompiler
 from deepinfer.structured.constraint import Constraint
-from deepinfer.structured.guidance import CompiledGrammar
 from deepinfer.structured.guide import Guide
 
 logger = logging.getLogger(__name__)
@@ -53,6 +56,9 @@ class Desk:
     def obey(self) -> tuple[Outputs, bool]:
         """Carry out all commands in the inbox, waiting for one when there is nothing else to do; True means stop."""
         outputs: Outputs = []
+        for request_id, request in self.engine.parked.items():
+            if request_id not in self._compiling:
+                self._compile(request)
         while True:
             try:
                 command = self._inbox.get(block=not self.engine.has_work and not outputs)
@@ -62,56 +68,56 @@ class Desk:
                 case Request():
                     self._add(command)
                 case CompiledFor(request, grammar):
-                    outputs += self._add_compiled(request, grammar)
+                    outputs += self._take(request, grammar)
                 case Abort(request_id):
                     outputs += self._abort(request_id)
                 case Stop():
                     return outputs + self._abort_all(), True
 
     def _add(self, request: Request) -> None:
-        if request.grammar is not None and self._grammars is not None:
-            self._compiling[request.request_id] = request
-            compiled = self._grammars.compile(request.grammar.text)
-            compiled.add_done_callback(lambda grammar: self._inbox.put(CompiledFor(request, grammar)))
+        grammar = request.grammar
+        if grammar is not None and (grammar.required or grammar.trigger is None):
+            self._compile(request)
         else:
-            self.engine.add(request, None if request.thinking_limit is None else _guide(request, None))
+            self.engine.add(request, None if grammar is None and request.thinking_limit is None else _guide(request))
 
-    def _add_compiled(self, request: Request, compiled: Compiled) -> Outputs:
+    def _compile(self, request: Request) -> None:
+        assert request.grammar is not None and self._grammars is not None, "the engine refuses grammars it cannot read"
+        self._compiling[request.request_id] = request
+        compiled = self._grammars.compile(request.grammar.text)
+        compiled.add_done_callback(lambda grammar: self._inbox.put(CompiledFor(request, grammar)))
+
+    def _take(self, request: Request, compiled: Compiled) -> Outputs:
         # The request may have been aborted, and its id may belong to another by now.
-        if self._compiling.get(request.request_id) is not request:
+        if self._compiling.get(request.request_id) is not request or request.grammar is None:
             return []
         del self._compiling[request.request_id]
+        matcher = None
         try:
-            grammar = compiled.result()
+            matcher = compiled.result().matcher()
         except EngineError as error:
-            if request.grammar is not None and not request.grammar.required:
-                logger.warning("%s goes on without its grammar: %s", request.request_id, error)
-                free = replace(request, grammar=None)
-                self.engine.add(free, None if request.thinking_limit is None else _guide(free, None))
-                return []
-            # One error may be the answer to many requests, and each raises its own.
-            return [(request.request_id, error.about(_field(request)))]
-        self.engine.add(request, _guide(request, grammar))
+            if request.grammar.required:
+                # One error may be the answer to many requests, and each raises its own.
+                return [(request.request_id, error.about(request.grammar.field))]
+            logger.warning("%s goes on without its grammar: %s", request.request_id, error)
+        if request.request_id in self.engine.parked:
+            self.engine.resume(request.request_id, matcher)
+        else:
+            guide = _guide(request)
+            guide.provide(matcher)
+            self.engine.add(request, guide)
         return []
 
     def _abort(self, request_id: str) -> Outputs:
-        if self._compiling.pop(request_id, None) is None:
-            return self.engine.abort(request_id)
-        return [(request_id, StepOutput(token_ids=(), finish_reason=FinishReason.ABORT))]
+        outputs = self.engine.abort(request_id)
+        if self._compiling.pop(request_id, None) is not None and not outputs:
+            return [(request_id, StepOutput(token_ids=(), finish_reason=FinishReason.ABORT))]
+        return outputs
 
     def _abort_all(self) -> Outputs:
         compiling = [output for request_id in list(self._compiling) for output in self._abort(request_id)]
         return compiling + self.engine.abort_all()
 
 
-def _field(request: Request) -> str | None:
-    return None if request.grammar is None else request.grammar.field
-
-
-def _guide(request: Request, grammar: CompiledGrammar | None) -> Constraint:
-    return Guide(
-        request.grammar,
-        None if grammar is None else grammar.matcher(),
-        request.thinking_limit,
-        ending_ids=request.sampling.stop_token_ids,
-    )
+def _guide(request: Request) -> Constraint:
+    return Guide(request.grammar, request.thinking_limit, ending_ids=request.sampling.stop_token_ids)

@@ -75,6 +75,10 @@ class Scheduler:
         """Queue a new sequence."""
         self._waiting.append(sequence)
 
+    def resume(self, sequence: Sequence) -> None:
+        """Queue a sequence that was removed and has to go on, before all that wait for their first step."""
+        self._waiting.appendleft(sequence)
+
     def remove(self, sequence: Sequence) -> None:
         """Forget a sequence, finished or not, but keep what it computed. Raises ValueError if it is not queued."""
         if sequence in self._running:

@@ -18,6 +18,13 @@ class Constraint(Protocol):
     def forced(self) -> int | None:
         """The token that comes next, whatever the logits; None while there is a choice."""
 
+    @property
+    def waiting(self) -> bool:
+        """Whether its grammar has woken and is not here yet; until `provide`, no token may be chosen or accepted."""
+
+    def provide(self, matcher: Matcher | None) -> None:
+        """Go on with the grammar that was waited for, at its beginning; None: without it."""
+
     def mask(self, bits: Bits) -> bool:
         """Say which tokens may come next: fill `bits`, all ones before. False: any, and `bits` is as it was.
 

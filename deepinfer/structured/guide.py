@@ -15,21 +15,16 @@ from deepinfer.structured.constraint import Bits, Matcher
 
 
 class Guide:
-    """`Constraint` from a grammar, a limit to thinking, or both. `ending_ids` are the tokens that end an answer."""
+    """`Constraint` from a grammar, a limit to thinking, or both. `ending_ids` are the tokens that end an answer.
+
+    The matcher of the grammar is provided later, and waited for once the grammar wakes, which may be at once.
+    """
 
     def __init__(
-        self,
-        grammar: Grammar | None,
-        matcher: Matcher | None,
-        thinking_limit: ThinkingLimit | None,
-        *,
-        ending_ids: Collection[int],
+        self, grammar: Grammar | None, thinking_limit: ThinkingLimit | None, *, ending_ids: Collection[int]
     ) -> None:
-        """`matcher` is that of `grammar`, at its beginning."""
-        if (grammar is None) is not (matcher is None):
-            raise ValueError("a grammar and its matcher come together")
         self._grammar = grammar
-        self._matcher = matcher
+        self._matcher: Matcher | None = None
         self._limit = thinking_limit
         self._ending_ids = tuple(ending_ids)
         self._thinking_end = _thinking_end(grammar, thinking_limit)
@@ -48,6 +43,17 @@ class Guide:
         if self._limit is not None and self._thought is None and self._length >= self._limit.tokens:
             return self._limit.end_token_id
         return None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the grammar has woken and its matcher is not here yet."""
+        return self._grammar is not None and self._matcher is None and self._asleep is not None
+
+    def provide(self, matcher: Matcher | None) -> None:
+        """Go on with the matcher that was waited for, at its beginning; None: without the grammar."""
+        self._matcher = matcher
+        if matcher is None:
+            self._grammar = None
 
     def mask(self, bits: Bits) -> bool:
         """Bar what the grammar bars; before it holds, bar the end of an answer that must match it."""
@@ -78,8 +84,9 @@ class Guide:
         length = self._length - count
         if count < 0 or length < 0:
             raise ValueError(f"cannot take back {count} of {self._length} tokens")
-        if self._matcher is not None and self._asleep is not None:
-            self._matcher.rollback(self._length - max(length, self._asleep))
+        if self._asleep is not None:
+            if self._matcher is not None:
+                self._matcher.rollback(self._length - max(length, self._asleep))
             if length < self._asleep:
                 self._asleep = None
         if self._thought is not None and length < self._thought:

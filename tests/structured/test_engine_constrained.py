@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 import threading
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -24,7 +25,7 @@ from deepinfer.model.presets import embedded
 from deepinfer.model.transformer import Transformer
 from deepinfer.structured.compiler import GrammarCompiler
 from deepinfer.structured.guidance import CompiledGrammar, Guidance
-from tests.structured.support import END, SMALL_SIZE, THINK_END, small_vocabulary
+from tests.structured.support import END, MARK, SMALL_SIZE, THINK_END, small_vocabulary
 
 MODEL = embedded(vocab_size=SMALL_SIZE)
 CONFIG = EngineConfig(
@@ -232,6 +233,95 @@ async def test_a_request_can_be_ended_while_its_grammar_compiles(
     again = asyncio.create_task(collect(engine, request("a", 'start: "x"')))
     slow_compile.go_on.set()
     assert await again == ([ord("x"), END], FinishReason.STOP)
+
+
+def calling(name: str, text: str, *, max_tokens: int = 60) -> Request:
+    """A request whose answer is some free tokens, then the mark that wakes its grammar, then what that lets through.
+
+    Whatever the model would say, it says the mark, wherever it may.
+    """
+    free = request(name, None, thinking_limit=ThinkingLimit(tokens=5, end_token_id=THINK_END))
+    sampling = replace(free.sampling, max_tokens=max_tokens, logit_bias={MARK: 100.0})
+    grammar = Grammar(text=text, start_after=THINK_END, trigger=MARK, binding=False, required=False)
+    return replace(free, sampling=sampling, grammar=grammar)
+
+
+async def test_a_sleeping_grammar_is_waited_for_only_when_it_wakes(
+    engine: NativeEngine, slow_compile: SlowCompile
+) -> None:
+    slow_compile.go_on.set()
+    at_once = await collect(engine, calling("a", NUMBERS + "\n"))
+    slow_compile.go_on.clear()
+    stream = engine.submit(calling("a", NUMBERS))
+    written = [token_id for _ in range(7) for token_id in (await anext(stream)).token_ids]
+    assert written == [*[MARK] * 5, THINK_END, MARK]
+    waiting = asyncio.create_task(anext(stream))
+    for n in range(3):
+        assert len((await collect(engine, request(f"free{n}", None)))[0]) > 0
+    assert not waiting.done()
+    assert (engine.health().waiting, engine.health().running, engine.health().cache_bytes) == (1, 0, 0)
+    slow_compile.go_on.set()
+    written += (await waiting).token_ids
+    outputs = [output async for output in stream]
+    written += [token_id for output in outputs for token_id in output.token_ids]
+    assert (written, outputs[-1].finish_reason) == at_once
+    assert re.fullmatch(r"\[[0-9]+(,[0-9]+){2}\]", text_of(written[7:-1]))
+
+
+async def test_a_grammar_that_never_wakes_is_not_compiled(
+    engine: NativeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[str] = []
+    compile_now = Guidance.compile
+
+    def note(guidance: Guidance, text: str) -> CompiledGrammar:
+        compiled.append(text)
+        return compile_now(guidance, text)
+
+    monkeypatch.setattr(Guidance, "compile", note)
+    one = calling("a", NUMBERS)
+    asleep = replace(one, sampling=replace(one.sampling, logit_bias={MARK: -100.0}))
+    assert len((await collect(engine, asleep))[0]) > 6
+    assert not compiled
+    await collect(engine, one)
+    assert compiled == [NUMBERS]
+
+
+@pytest.mark.parametrize("text", ["start: unknown", "start: X\nX: /bc/ & /bd/"])
+async def test_a_sleeping_grammar_that_cannot_be_compiled_is_left_out_when_it_wakes(
+    engine: NativeEngine, text: str
+) -> None:
+    assert await collect(engine, calling("a", text)) == ([*[MARK] * 5, THINK_END, *[MARK] * 54], FinishReason.LENGTH)
+
+
+@pytest.mark.parametrize("ends", ["abort", "close", "stop"])
+async def test_a_request_can_be_ended_while_it_waits_for_the_grammar_that_woke(
+    slow_compile: SlowCompile, ends: str
+) -> None:
+    engine = NativeEngine(CONFIG, MODEL, vocabulary=small_vocabulary)
+    slow_compile.go_on.set()
+    await engine.start()
+    slow_compile.go_on.clear()
+    stream = engine.submit(calling("a", NUMBERS))
+    for _ in range(7):
+        await anext(stream)
+    async with asyncio.timeout(10):
+        while engine.health().running:
+            await asyncio.sleep(0.001)
+        if ends == "abort":
+            engine.abort("a")
+        elif ends == "close":
+            await stream.aclose()
+        else:
+            await engine.stop()
+        if ends != "close":
+            assert [output.finish_reason async for output in stream] == [FinishReason.ABORT]
+        while engine.health().waiting:
+            await asyncio.sleep(0.001)
+    slow_compile.go_on.set()
+    if ends != "stop":
+        assert (await collect(engine, calling("a", NUMBERS)))[1] is FinishReason.STOP
+    await engine.stop()
 
 
 async def test_stopping_ends_requests_whose_grammars_compile(slow_compile: SlowCompile) -> None:

@@ -32,11 +32,12 @@ def guide(
     text: str | None = TEXT,
 ) -> Guide:
     limit = None if thinking_tokens is None else ThinkingLimit(tokens=thinking_tokens, end_token_id=THINK_END)
-    grammar, matcher = None, None
-    if text is not None:
-        grammar = Grammar(text=text, start_after=start_after, trigger=trigger, binding=binding)
-        matcher = guidance.compile(text).matcher()
-    return Guide(grammar, matcher, limit, ending_ids=(END,))
+    if text is None:
+        return Guide(None, limit, ending_ids=(END,))
+    grammar = Grammar(text=text, start_after=start_after, trigger=trigger, binding=binding)
+    result = Guide(grammar, limit, ending_ids=(END,))
+    result.provide(guidance.compile(text).matcher())
+    return result
 
 
 def accept(constraint: Guide, *token_ids: int) -> None:
@@ -165,6 +166,27 @@ def test_more_than_there_is_cannot_be_taken_back(guidance: Guidance) -> None:
             constraint.rollback(count)
 
 
-def test_a_grammar_comes_with_its_matcher() -> None:
-    with pytest.raises(ValueError, match="come together"):
-        Guide(Grammar(text=TEXT), None, None, ending_ids=())
+@pytest.mark.parametrize("goes_on_with_it", [True, False])
+def test_a_matcher_is_waited_for_when_the_grammar_wakes(guidance: Guidance, goes_on_with_it: bool) -> None:
+    grammar = Grammar(text=TEXT, start_after=THINK_END, trigger=MARK, binding=False)
+    constraint = Guide(grammar, None, ending_ids=(END,))
+    for token_id in (MARK, THINK_END, OTHER, MARK):
+        assert not constraint.waiting
+        constraint.accept(token_id)
+    assert constraint.waiting
+    constraint.rollback(1)
+    assert not constraint.waiting
+    constraint.accept(MARK)
+    assert constraint.waiting
+    constraint.provide(guidance.compile(TEXT).matcher() if goes_on_with_it else None)
+    assert not constraint.waiting
+    assert allowed(constraint) == ({A} if goes_on_with_it else None)
+    constraint.accept(A)
+    constraint.rollback(3)
+    accept(constraint, OTHER, MARK)
+    assert not constraint.waiting
+    assert allowed(constraint) == ({A} if goes_on_with_it else None)
+
+
+def test_a_matcher_can_be_wanted_at_once() -> None:
+    assert Guide(Grammar(text=TEXT), None, ending_ids=(END,)).waiting
