@@ -67,6 +67,8 @@ class NativeEngine:
         self._outage: EngineError | None = EngineError("the engine is not started", code="engine_stopped")
         self._running_count = 0
         self._cache_bytes = 0
+        # How much of the checkpoint is loaded, while it is.
+        self._progress: float | None = None
 
     async def start(self) -> None:
         """Build the model and start the engine's thread. Does nothing when it runs already.
@@ -76,7 +78,10 @@ class NativeEngine:
         if self._thread is not None:
             return
         self._inbox = SimpleQueue()
-        engine, self._grammars = await asyncio.to_thread(self._build)
+        try:
+            engine, self._grammars = await asyncio.to_thread(self._build)
+        finally:
+            self._progress = None
         arguments = (Desk(engine, self._inbox, self._grammars), asyncio.get_running_loop())
         # A daemon, so that a process whose event loop died can end.
         self._thread = Thread(target=self._run, args=arguments, name="deepinfer-engine", daemon=True)
@@ -127,6 +132,7 @@ class NativeEngine:
             waiting=max(0, len(self._queues) - self._running_count),
             cache_bytes=self._cache_bytes,
             detail="" if self._outage is None else str(self._outage),
+            progress=self._progress,
         )
 
     def _abandon(self, request_id: str, queue: OutputQueue) -> None:
@@ -144,7 +150,13 @@ class NativeEngine:
         if token_map is None and self._model.engram_layer_ids:
             texts = self._token_texts()
             token_map = None if texts is None else join_tokens(texts)
-        return load_model(self._checkpoint, config=self._model, token_map=token_map, progress=log_progress)
+        return load_model(self._checkpoint, config=self._model, token_map=token_map, progress=self._show_progress)
+
+    def _show_progress(self, done: int, total: int) -> None:
+        self._progress = done / total
+        # A line for every tenth.
+        if done * 10 // total > (done - 1) * 10 // total:
+            logger.info("loaded %d of %d tensors", done, total)
 
     def _build_grammars(self) -> GrammarCompiler | None:
         vocabulary = self._vocabulary()
@@ -191,9 +203,3 @@ class NativeEngine:
             queue.put_nowait(error)
         self._queues.clear()
         self._running_count = self._cache_bytes = 0
-
-
-def log_progress(done: int, total: int) -> None:
-    """Log every tenth of a checkpoint that is being loaded."""
-    if done * 10 // total > (done - 1) * 10 // total:
-        logger.info("loaded %d of %d tensors", done, total)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +18,10 @@ from deepinfer.config import EngineConfig
 from deepinfer.core import FinishReason, SamplingParams, StepOutput
 from deepinfer.engine import EngineLoop, Outputs
 from deepinfer.errors import EngineError
+from deepinfer.model.checkpoint import save_model
+from deepinfer.model.initial import randomize
 from deepinfer.model.presets import embedded
+from deepinfer.model.transformer import Transformer
 from tests.engine.support import CONFIG, TINY, collect, engine_loop, greedy, prompt, request, run
 
 
@@ -42,6 +47,26 @@ async def test_streams_what_the_loop_computes(engine: NativeEngine) -> None:
     assert await collect(stream) == (run(engine_loop(), [one])["a"], FinishReason.LENGTH)
     assert await collect(stream) == ([], None)
     await until_idle(engine)
+
+
+async def test_health_tells_how_much_of_a_checkpoint_is_loaded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    save_model(randomize(Transformer(TINY), seed=0, logit_deviation=1.0), tmp_path)
+    engine = NativeEngine(CONFIG, TINY, tmp_path)
+    shown: list[float | None] = []
+    caplog.set_level(logging.INFO, "deepinfer.backends.native")
+
+    def look(_: logging.LogRecord) -> bool:
+        """Called for each line of the log, by the thread that loads."""
+        shown.append(engine.health().progress)
+        return True
+
+    caplog.handler.addFilter(look)
+    await engine.start()
+    assert shown == pytest.approx([number / 10 for number in range(1, 11)], abs=0.05)
+    assert engine.health().progress is None
+    await engine.stop()
 
 
 @pytest.mark.timeout(240)

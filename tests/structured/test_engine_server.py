@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import threading
@@ -117,6 +118,60 @@ def test_chat_calls_are_made(openai_client: openai.OpenAI, choice: Any, thinking
     assert call.type == "function"
     assert call.function.name in ({"place", "move"} if choice == "required" else {"move"})
     Place.model_validate_json(call.function.arguments)
+
+
+@pytest.mark.parametrize("thinking", ["enabled", "disabled"])
+def test_only_allowed_tools_are_called(openai_client: openai.OpenAI, thinking: str) -> None:
+    move: Any = {"type": "function", "function": {"name": "move"}}
+    answer = openai_client.chat.completions.create(
+        **chat_body(QUESTION, max_tokens=500),
+        tools=[
+            {"type": "function", "function": {"name": name, "parameters": SCHEMA}} for name in ("place", "stay", "move")
+        ],
+        tool_choice={"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [move]}},
+        parallel_tool_calls=False,
+        extra_body={"thinking": {"type": thinking}},
+    )
+    [call] = answer.choices[0].message.tool_calls or []
+    assert (call.type, answer.choices[0].finish_reason) == ("function", "tool_calls")
+    assert call.function.name == "move"
+    Place.model_validate_json(call.function.arguments)
+
+
+def test_arguments_of_a_strict_tool_are_right_every_time(server: ServerProcess) -> None:
+    """A hundred calls, with a seed each."""
+    function: Any = {"name": "place", "parameters": SCHEMA, "strict": True}
+
+    async def call(client: openai.AsyncOpenAI, seed: int) -> None:
+        answer = await client.chat.completions.create(
+            **chat_body(QUESTION, max_tokens=500),
+            tools=[{"type": "function", "function": function}],
+            tool_choice="required",
+            parallel_tool_calls=False,
+            seed=seed,
+            extra_body={"thinking": {"type": "disabled"}},
+        )
+        [call] = answer.choices[0].message.tool_calls or []
+        assert call.type == "function"
+        Place.model_validate_json(call.function.arguments)
+
+    async def call_all() -> None:
+        async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client:
+            await asyncio.gather(*(call(client, seed) for seed in range(100)))
+
+    asyncio.run(call_all())
+
+
+def test_any_makes_a_call_every_time(anthropic_client: anthropic.Anthropic) -> None:
+    for number in range(10):
+        answer = anthropic_client.messages.create(
+            model=MODEL,
+            max_tokens=60,
+            messages=[{"role": "user", "content": f"{number}. {QUESTION}"}],
+            tools=[{"name": "now", "input_schema": {"type": "object", "properties": {}}}],
+            tool_choice={"type": "any", "disable_parallel_tool_use": True},
+        )
+        assert answer.stop_reason == "tool_use"
 
 
 @pytest.mark.parametrize("choice", [{"type": "any"}, {"type": "tool", "name": "move"}], ids=["any", "named"])

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -220,3 +224,33 @@ def test_silence_is_filled_with_signs_of_life(server: LoggingServer, path: str, 
     text = server.http.post(path, json={**body, "stream": True}).text
     before, _, _ = text.partition("Waited")
     assert before.count(": keep-alive") + before.count('"type":"ping"') >= 3
+
+
+def test_a_prompt_of_200000_tokens_is_answered_with_signs_of_life(tmp_path: Path, rules_file: Path) -> None:
+    flags = ("--engine", "scripted", "--script", str(rules_file), "--keep-alive-seconds", "0.1")
+    with ServerProcess(tmp_path / "log", *flags) as server:
+        body = ask("some words here, " * 50_000 + "wait long", stream=True, stream_options={"include_usage": True})
+        text = server.http.post("/v1/chat/completions", json=body, timeout=60).text
+    assert text.partition("Waited")[0].count(": keep-alive") >= 3
+    assert prompt_tokens(text) > 200_000
+
+
+@pytest.mark.slow
+def test_a_model_that_reads_a_long_prompt_gives_signs_of_life(tmp_path: Path) -> None:
+    """10,000 tokens take the embedded model many seconds, in which the stream is never silent for long."""
+    with ServerProcess(tmp_path / "log", "--keep-alive-seconds", "0.5", "--context-length", "32768") as server:
+        body = ask("some words here, " * 2_500, stream=True, max_tokens=4)
+        arrivals = [time.monotonic()]
+        with server.http.stream("POST", "/v1/chat/completions", json=body, timeout=60) as response:
+            data = b""
+            for part in response.iter_raw():
+                arrivals.append(time.monotonic())
+                data += part
+    assert data.partition(b"data:")[0].count(b": keep-alive") >= 3
+    assert max(later - earlier for earlier, later in itertools.pairwise(arrivals)) < 15
+    assert data.endswith(b"data: [DONE]\n\n")
+
+
+def prompt_tokens(stream: str) -> int:
+    """Prompt tokens that a stream's usage tells."""
+    return max(int(number) for number in re.findall(r'"prompt_tokens":(\d+)', stream))

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import anthropic
+import httpx
 import pytest
 
+from deepinfer.server.images.tokens import image_tokens
 from tests.e2e.conftest import StartServer
 from tests.e2e.needs.conftest import MODEL, LoggingServer
 from tests.e2e.needs.test_chat_completions import Prompt
+from tests.server.images.test_image_content import encoded
 
 LOOK: Any = {"name": "look", "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}}
 PING: Any = {"name": "ping", "input_schema": {"type": "object"}}
@@ -150,6 +156,45 @@ def test_the_input_of_a_call_is_an_object(an: Any, server: LoggingServer) -> Non
     with an.messages.stream(**ask("two cities", tools=TOOLS)) as stream:
         final = stream.get_final_message()
     assert [block.input for block in final.content if block.type == "tool_use"] == [{"city": "Oslo"}, {}]
+
+
+def test_a_long_count_is_fast_and_holds_nobody_up(server: LoggingServer) -> None:
+    """The client waits for a second at most, and health checks are answered meanwhile."""
+    waits: list[float] = []
+    took: list[float] = []
+
+    def count() -> None:
+        for number in range(10):
+            text = f"some words here, {number} " * 40_000
+            start = time.monotonic()
+            body = {"model": MODEL, "messages": [{"role": "user", "content": text}], "tools": TOOLS}
+            answer = server.http.post("/v1/messages/count_tokens", json=body)
+            took.append(time.monotonic() - start)
+            assert answer.json()["input_tokens"] > 150_000
+
+    with httpx.Client(base_url=server.url) as client, ThreadPoolExecutor(1) as pool:
+        counting = pool.submit(count)
+        while not counting.done():
+            start = time.monotonic()
+            assert client.get("/health").status_code == 200
+            waits.append(time.monotonic() - start)
+        counting.result()
+    assert max(took) < 1
+    assert len(waits) > 10 and max(waits) < 0.5
+
+
+def test_an_image_may_be_the_result_of_a_call(an: Any) -> None:
+    def used(*images: Any) -> int:
+        call = {"type": "tool_use", "id": "c", "name": "look", "input": {}}
+        result = {"type": "tool_result", "tool_use_id": "c", "content": [{"type": "text", "text": "Seen:"}, *images]}
+        messages = [*ask("x")["messages"], {"role": "assistant", "content": [call]}]
+        request = ask("x", tools=TOOLS, messages=[*messages, {"role": "user", "content": [result]}])
+        usage = an.messages.create(**request).usage
+        return int(usage.input_tokens + usage.cache_read_input_tokens)
+
+    data = base64.b64encode(encoded("PNG", (800, 600))).decode()
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
+    assert used(image, image) - used(image) == image_tokens(800, 600) + 1
 
 
 def test_results_of_calls_come_in_every_form(an: Any, prompt_of: Prompt) -> None:
