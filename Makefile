@@ -53,7 +53,7 @@ test-rust: tools ## Run the tests and the documentation examples of the Rust cra
 test-python: $(INSTALLED) ## Run the Python tests; options: make test-python FAST=1 ARGS="-k name"
 	$(BIN)/pytest -m "not agents and not training$(if $(FAST), and not slow)" $(ARGS)
 
-test-agents: $(INSTALLED) $(AGENTS) ## Install Claude Code and Codex below tests/agents, and run them against a local server
+test-agents: $(INSTALLED) $(AGENTS) ## Install Claude Code, Codex and OpenCode below tests/agents, and run them against a local server
 	$(BIN)/pytest -m agents tests/agents $(ARGS)
 
 check: $(INSTALLED) ## Run every static check: format, lint, types, import rules, stubs
@@ -141,4 +141,5 @@ $(INSTALLED): $(INSTALL_INPUTS) | tools
 $(AGENTS): tests/agents/package.json tests/agents/package-lock.json
 	cd tests/agents && npm ci --ignore-scripts --no-fund --no-audit
 	cd tests/agents && node node_modules/@anthropic-ai/claude-code/install.cjs
+	cd tests/agents && node node_modules/opencode-ai/postinstall.mjs
 	touch $@

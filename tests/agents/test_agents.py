@@ -1,6 +1,6 @@
-"""Claude Code and Codex, as they are installed from their registry, finish a task with a tool against a local server.
+"""Claude Code, Codex and OpenCode, as they are installed from their registry, finish a task with a tool against a local server.
 
-With a history key, the second request of each has exactly the ids that the first answer was written in: the engine
+With a history key, the second request of the first two has exactly the ids that the first answer was written in: the engine
 finds all of them in its cache. Without one it does not, as the answer's text has other ids.
 """
 
@@ -46,6 +46,12 @@ def run_codex(url: str, folder: Path, home: Path) -> str:
     return run_agent(command, folder=folder, environment=environment)
 
 
+def run_opencode(url: str, folder: Path, home: Path) -> str:
+    (folder / "opencode.json").write_text(documented("json", url))
+    environment = {"HOME": str(home), "OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
+    return run_agent(["opencode", "run", TASK], folder=folder, environment=environment)
+
+
 def finish_task(
     run: Callable[[str, Path, Path], str], server: AgentServer, path: str, folder: Path, home: Path
 ) -> tuple[int, int]:
@@ -79,3 +85,8 @@ def test_an_agent_finishes_a_task_and_brings_the_answers_ids_back(
     plain = start_agent_server("plain", tool=tool, parameter=parameter)
     cached, possible = finish_task(run, plain, path, workspace, tmp_path / "plain_home")
     assert cached < possible
+
+
+def test_opencode_finishes_a_task(start_agent_server: StartAgentServer, workspace: Path, tmp_path: Path) -> None:
+    server = start_agent_server("opencode", tool="bash", parameter="command")
+    finish_task(run_opencode, server, "/v1/chat/completions", workspace, tmp_path / "home")
