@@ -175,7 +175,7 @@ impl Decoder {
         self.bytes(py, bytes)
     }
 
-    /// Ends the answer with an error: a message, or an exception with `code` and `status_code`.
+    /// Ends the answer with an error: a message, or an exception with `code`, `status_code` and `param`.
     fn fail<'py>(&mut self, py: Python<'py>, error: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
         Ok(PyBytes::new(py, &self.inner.fail(&failure(error)?)))
     }
@@ -279,7 +279,8 @@ fn failure(error: &Bound<'_, PyAny>) -> PyResult<Error> {
     }
     let code = error.getattr("code").and_then(|code| code.extract()).unwrap_or_else(|_| "backend_failed".to_owned());
     let status = error.getattr("status_code").and_then(|status| status.extract()).unwrap_or(500);
-    Ok(Error::foreign(code, status, "", error.str()?.to_str()?))
+    let param = error.getattr("param").and_then(|param| param.extract::<String>()).unwrap_or_default();
+    Ok(Error::foreign(code, status, param, error.str()?.to_str()?))
 }
 
 /// The protocol's own envelope of an error that a server around the codec found.

@@ -145,6 +145,23 @@ def test_a_failing_backend_ends_the_stream_with_its_code() -> None:
     }
 
 
+def test_an_exception_that_ends_the_stream_says_what_it_is_about() -> None:
+    class Refusal(Exception):
+        code = "grammar_dead_end"
+        status_code = 400
+        param = "tools"
+
+    answer = decoder()
+    answer.start(prompt_tokens=1)
+    event = json.loads(answer.fail(Refusal("no way on")).split(b"\n\n")[0].removeprefix(b"data: "))
+    assert event["error"] == {
+        "message": "no way on",
+        "type": "invalid_request_error",
+        "param": "tools",
+        "code": "grammar_dead_end",
+    }
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("code", CATALOGUE)
 def test_every_protocol_has_a_body_for_every_code(code: str, protocol: Protocol) -> None:
