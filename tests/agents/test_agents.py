@@ -1,7 +1,7 @@
-"""Claude Code, Codex and OpenCode, as they are installed from their registry, finish a task with a tool against a local server.
+"""Claude Code, Codex and OpenCode, as installed from their registry, finish a task with a tool against a local server.
 
-With a history key, the second request of the first two has exactly the ids that the first answer was written in: the engine
-finds all of them in its cache. Without one it does not, as the answer's text has other ids.
+With a history key, the second request of the first two has exactly the ids that the first answer was written in: the
+engine finds all of them in its cache. Without one it does not, as the answer's text has other ids.
 """
 
 from __future__ import annotations

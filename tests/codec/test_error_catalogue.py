@@ -146,14 +146,14 @@ def test_a_failing_backend_ends_the_stream_with_its_code() -> None:
 
 
 def test_an_exception_that_ends_the_stream_says_what_it_is_about() -> None:
-    class Refusal(Exception):
+    class RefusedError(Exception):
         code = "grammar_dead_end"
         status_code = 400
         param = "tools"
 
     answer = decoder()
     answer.start(prompt_tokens=1)
-    event = json.loads(answer.fail(Refusal("no way on")).split(b"\n\n")[0].removeprefix(b"data: "))
+    event = json.loads(answer.fail(RefusedError("no way on")).split(b"\n\n")[0].removeprefix(b"data: "))
     assert event["error"] == {
         "message": "no way on",
         "type": "invalid_request_error",
