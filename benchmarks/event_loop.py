@@ -52,7 +52,7 @@ async def measure(streams: int, seconds: float, step_seconds: float) -> tuple[li
     script = Script(token_ids=tuple(words), delay_seconds=step_seconds)
     engine = ScriptedEngine(lambda request: script, _MODEL)
     listener = bind_socket("127.0.0.1", 0)
-    serving = asyncio.create_task(serve(engine, ServerConfig(model_names=("m",), shutdown_seconds=0), listener))
+    serving = asyncio.create_task(serve(engine, ServerConfig(model_names=("m",), shutdown_seconds=0), listener, None))
     shares = [
         streams // _CLIENT_PROCESSES + (place < streams % _CLIENT_PROCESSES) for place in range(_CLIENT_PROCESSES)
     ]

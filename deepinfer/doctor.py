@@ -57,6 +57,7 @@ def _findings(settings: ServeSettings, environment: Mapping[str, str]) -> Iterat
         yield from _port(settings)
         yield from _access(settings)
         yield from _answers(settings)
+        yield from _store(settings, environment)
 
 
 def _packages(settings: ServeSettings) -> Generator[Finding, None, bool]:
@@ -146,5 +147,18 @@ def _answers(settings: ServeSettings) -> Iterator[Finding]:
     if settings.history_key is None:
         advice = "openssl rand -hex 32 > history.key, and --history-key history.key, for longer cache hits"
         yield Finding("ok", "token-faithful history is off", advice)
+
+
+def _store(settings: ServeSettings, environment: Mapping[str, str]) -> Iterator[Finding]:
+    from deepinfer.server.responses.store.interface import StoreError, UnwritableError
+    from deepinfer.server.responses.store.opening import examine_store
+
     if not settings.stored_responses:
         yield Finding("ok", "no responses are kept: previous_response_id and background are refused")
+        return
+    try:
+        yield Finding("ok", f"responses are kept in {examine_store(settings.response_store, environment)}")
+    except UnwritableError as error:
+        yield Finding("warn", "responses are kept in memory, and gone with the server", str(error))
+    except StoreError as error:
+        yield Finding("fail", "responses cannot be kept", str(error))

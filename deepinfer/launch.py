@@ -17,6 +17,8 @@ from deepinfer.prompt_format import prompt_format
 from deepinfer.server.access import KeyFileError, read_key_file
 from deepinfer.server.config import ServerConfig
 from deepinfer.server.logging import configure_logging
+from deepinfer.server.responses.store.interface import Limits, ResponseStore, StoreError
+from deepinfer.server.responses.store.opening import open_store
 from deepinfer.server.serve import BindError, bind_socket, run
 from deepinfer.setting_sources import unknown_variables
 from deepinfer.settings import ServeSettings, flag_of
@@ -28,6 +30,7 @@ _ENGINES: Final = ("native", "scripted")
 _SCRIPTED_CONTEXT: Final = 1024 * 1024
 _VOCABULARY: Final = 129280
 _LEAST_KEY_BYTES: Final = 16
+_DAY: Final = 24 * 60 * 60
 _LEAST: Final = {
     "max_body_bytes": 1,
     "max_waiting": 1,
@@ -38,6 +41,7 @@ _LEAST: Final = {
     "concurrent_requests": 0,
     "stored_responses": 0,
     "stored_response_bytes": 0,
+    "stored_response_days": 0,
 }
 
 
@@ -48,13 +52,14 @@ def launch(settings: ServeSettings, environment: Mapping[str, str]) -> None:
     for name in unknown_variables(environment):
         logger.warning("the environment variable %s is not a setting; `deepinfer serve --help` lists them", name)
     engine = build_engine(settings)
+    store = open_response_store(config, environment)
     try:
         listener = bind_socket(settings.host, settings.port)
     except BindError as error:
         raise CommandError(str(error)) from None
     if is_open_to_all(settings):
         logger.warning("everyone who reaches %s may ask; pass --api-key-file to ask for a key", settings.host)
-    run(engine, config, listener)
+    run(engine, config, listener, store)
 
 
 def resolve_config(settings: ServeSettings) -> ServerConfig:
@@ -84,6 +89,8 @@ def resolve_config(settings: ServeSettings) -> ServerConfig:
         show_tool_errors=settings.show_tool_errors,
         stored_responses=settings.stored_responses,
         stored_response_bytes=settings.stored_response_bytes,
+        stored_response_days=settings.stored_response_days,
+        response_store=settings.response_store,
         log_prompts=settings.log_prompts,
     )
 
@@ -91,6 +98,19 @@ def resolve_config(settings: ServeSettings) -> ServerConfig:
 def build_engine(settings: ServeSettings) -> Engine:
     """Build the chosen engine, without starting it. Raises `CommandError` and `EngineError`."""
     return _scripted_engine(settings) if settings.engine == "scripted" else _native_engine(settings)
+
+
+def open_response_store(config: ServerConfig, environment: Mapping[str, str]) -> ResponseStore | None:
+    """Open the store of responses; None if nothing is to be kept. Raises `CommandError`."""
+    limits = Limits(
+        max_count=config.stored_responses,
+        max_bytes=config.stored_response_bytes,
+        max_age=config.stored_response_days * _DAY or None,
+    )
+    try:
+        return open_store(config.response_store, limits, environment)
+    except StoreError as error:
+        raise CommandError(f"responses cannot be kept: {error}") from None
 
 
 def is_open_to_all(settings: ServeSettings) -> bool:

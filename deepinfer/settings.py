@@ -152,9 +152,24 @@ class ServeSettings:
     stored_response_bytes: int = _setting(
         256 * 1024 * 1024,
         Group.ANSWERS,
-        "memory that kept answers may take; the oldest go first",
+        "bytes that kept answers may take together; the oldest go first",
         kind=Kind.WHOLE,
         metavar="BYTES",
+    )
+    stored_response_days: float = _setting(
+        30.0,
+        Group.ANSWERS,
+        "how long an answer is kept; 0 is no limit",
+        kind=Kind.NUMBER,
+        metavar="DAYS",
+    )
+    response_store: str | None = _setting(
+        None,
+        Group.ANSWERS,
+        "where answers are kept: a SQLite file, postgresql://USER:PASSWORD@HOST/DATABASE, or memory",
+        metavar="PATH|URL|memory",
+        default_words="a file in the user's directory of state",
+        secret=True,
     )
 
     max_body_bytes: int = _setting(

@@ -17,14 +17,14 @@ from deepinfer.server.generation import ChoiceOutput, Generation, LiveGeneration
 from deepinfer.server.logging import log_failure
 from deepinfer.server.work import Work
 
-Keep = Callable[[bytes], Awaitable[None]]
+Keep = Callable[[bytes], Awaitable[bytes]]
 
 
 class Answer:
     """An answer that runs while `frames` or `whole` does.
 
     After `wait_seconds` of silence the stream carries a sign of life. `keep` gets the finished body before its last
-    bytes go out.
+    bytes go out, and returns what goes out before them.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Answer:
                     outputs = await self._generation.next_outputs(wait_seconds=self._wait_seconds)
                     data = self._accept(outputs) if outputs else self.work.decoder.keep_alive()
                     if self._transcript.finished and self._keep is not None:
-                        await self._keep(self.work.decoder.response())
+                        data = await self._keep(self.work.decoder.response()) + data
                     if data:
                         yield data
 

@@ -28,6 +28,8 @@ class ServerConfig:
     `history_key`: secret of token-faithful history; None switches it off.
     `show_tool_errors`: whether the model sees `is_error` of tool results.
     `stored_responses`, `stored_response_bytes`: bounds of what is kept of Responses; 0 responses keep none.
+    `stored_response_days`: how long one is kept; 0 is no limit.
+    `response_store`: where they are kept: a path, a URL or `memory`; None is a file of the user.
     `log_prompts`: whether the log holds the text of prompts and answers.
     """
 
@@ -49,4 +51,6 @@ class ServerConfig:
     show_tool_errors: bool = False
     stored_responses: int = 1000
     stored_response_bytes: int = 256 * MEBIBYTE
+    stored_response_days: float = 30.0
+    response_store: str | None = field(default=None, repr=False)
     log_prompts: bool = False

@@ -46,10 +46,14 @@ class Exchange:
         self.headers["x-deepinfer-queue-position"] = str(waiting)
 
     def show_warnings(self, warnings: Sequence[str]) -> None:
-        """Tell client and log what was left out of the request: a JSON array, cut where a header gets too long."""
+        """Tell client and log what was left out, or went wrong: a JSON array, cut where a header gets too long."""
         self.warnings = warnings
         if warnings:
             self.headers["x-deepinfer-warnings"] = _bounded_array(warnings)
+
+    def add_warning(self, warning: str) -> None:
+        """Tell client and log one thing more."""
+        self.show_warnings([*self.warnings, warning])
 
     def count_tokens(self, number: int) -> None:
         """Add generated tokens; the first ones set the time to first token."""

@@ -12,9 +12,9 @@ from deepinfer.server.errors import HttpError
 from deepinfer.server.exchange import Exchange, exchange_of
 from deepinfer.server.logging import log_exchange, log_text
 from deepinfer.server.protocols import ProtocolName
-from deepinfer.server.reading import off_the_loop, read_whole_body
+from deepinfer.server.reading import read_whole_body
 from deepinfer.server.responses.background import BackgroundRun
-from deepinfer.server.responses.store import StoredResponse
+from deepinfer.server.responses.store.interface import StoredResponse
 from deepinfer.server.services import Services
 from deepinfer.server.stream import run_while_connected, send_events, send_json
 from deepinfer.server.work import Work
@@ -53,7 +53,7 @@ class GenerateEndpoint:
             if services.config.log_prompts:
                 log_text(exchange, "prompt", work.prompt())
             if work.keeping is not None and work.keeping.background:
-                run = _start_in_background(services, exchange, work, held.pop_all())
+                run = await _start_in_background(services, exchange, work, held)
                 sending = _show_run(run, work, services, send)
             else:
                 exchange.prompt_tokens = work.prompt_tokens
@@ -91,8 +91,11 @@ async def _show_run(run: BackgroundRun, work: Work, services: Services, send: Se
         await send_json(send, run.snapshot())
 
 
-def _start_in_background(services: Services, exchange: Exchange, work: Work, held: ExitStack) -> BackgroundRun:
-    """Start a response that outlives its request, with a record of its own in log and metrics."""
+async def _start_in_background(services: Services, exchange: Exchange, work: Work, held: ExitStack) -> BackgroundRun:
+    """Start a response that outlives its request, with a record of its own in log and metrics.
+
+    The store knows of it before its client does, so that it is found, as a failed one, if the server ends too early.
+    """
     own = Exchange(
         request_id=exchange.request_id,
         method=exchange.method,
@@ -102,9 +105,12 @@ def _start_in_background(services: Services, exchange: Exchange, work: Work, hel
         model=work.model,
         prompt_tokens=work.prompt_tokens,
     )
-    run = BackgroundRun(_answer(services, own, work), _Keeper(services, own, work).put)
+    run = BackgroundRun(_answer(services, own, work), _Keeper(services, own, work).put_run)
+    why = await services.responses.put(exchange.client, run.placeholder())
+    if why is not None:
+        exchange.add_warning(why)
     services.metrics.open_request()
-    for call in (held.close, lambda: services.metrics.report(own), lambda: log_exchange(own)):
+    for call in (held.pop_all().close, lambda: services.metrics.report(own), lambda: log_exchange(own)):
         run.on_end(call)
     services.responses.add_run(exchange.client, run)
     run.start()
@@ -124,18 +130,26 @@ class _Keeper:
         """Whether anything is to be done with the answer."""
         return self._services.config.log_prompts or (self._work.keeping is not None and self._work.keeping.store)
 
-    async def take(self, body: bytes) -> None:
-        """Log and keep the answer, as far as that is asked for."""
+    async def take(self, body: bytes) -> bytes:
+        """Log and keep the answer, as far as that is asked for. Returns what its stream says of that."""
+        self._log(body)
         keeping = self._work.keeping
-        if keeping is not None and keeping.store:
-            await self.put(StoredResponse(id=self._work.answer_id, body=body, input_items=keeping.input_items))
-        else:
-            self._log(body)
+        if keeping is None or not keeping.store:
+            return b""
+        response = StoredResponse(id=self._work.answer_id, body=body, input_items=keeping.input_items)
+        return self._shown(await self._services.responses.put(self._exchange.client, response))
 
-    async def put(self, response: StoredResponse) -> None:
-        """Keep a response."""
+    async def put_run(self, response: StoredResponse) -> None:
+        """Keep what was made in the background."""
         self._log(response.body)
-        await off_the_loop(None, self._services.responses.put, self._exchange.client, response)
+        self._shown(await self._services.responses.put_run(self._exchange.client, response))
+
+    def _shown(self, why: str | None) -> bytes:
+        """Tell client and log why the answer could not be kept, in a header or, once that is out, in a comment."""
+        if why is None:
+            return b""
+        self._exchange.add_warning(why)
+        return f": {why}\n\n".encode()
 
     def _log(self, body: bytes) -> None:
         if self._services.config.log_prompts:

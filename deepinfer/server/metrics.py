@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 from deepinfer.core import Engine
 from deepinfer.server.exchange import Exchange
+from deepinfer.server.responses.store.interface import ResponseStore
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
@@ -28,6 +29,7 @@ class Metrics:
         self._prompt_tokens = self._counter("prompt_tokens", "tokens of prompts handed to the engine")
         self._cached_tokens = self._counter("cached_prompt_tokens", "tokens of prompts whose state was reused")
         self._completion_tokens = self._counter("completion_tokens", "tokens generated")
+        self._unstored = self._counter("responses_not_stored", "responses that the store did not take")
         self._first_token = self._histogram("time_to_first_token_seconds", "from the request to its first token")
         self._duration = self._histogram("request_duration_seconds", "from the request to the end of its answer")
 
@@ -46,6 +48,17 @@ class Metrics:
             self._duration.observe(time.monotonic() - exchange.started)
         if exchange.first_token is not None:
             self._first_token.observe(exchange.first_token)
+
+    def count_unstored(self) -> None:
+        """Count a response that the store did not take."""
+        self._unstored.inc()
+
+    def watch_store(self, store: ResponseStore) -> None:
+        """Show how much is kept."""
+        self._gauge("stored_responses", "responses kept, when this server last wrote").set_function(
+            lambda: store.usage.responses
+        )
+        self._gauge("stored_response_bytes", "bytes of them").set_function(lambda: store.usage.bytes)
 
     def render(self) -> bytes:
         """Render all of it."""

@@ -83,7 +83,7 @@ def _add_generation(paths: Json) -> None:
 
 
 def _add_responses(paths: Json) -> None:
-    own: Json = {"path_parameter": "response_id", "errors": ["400", "404"]}
+    own: Json = {"path_parameter": "response_id", "errors": ["400", "404", "409", "503"]}
     for path in CHAT_PATHS["responses"]:
         one = f"{path}/{{response_id}}"
         paths[one] = {

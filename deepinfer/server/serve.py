@@ -26,6 +26,7 @@ from deepinfer.server.config import ServerConfig
 from deepinfer.server.generation import LiveGenerations
 from deepinfer.server.http_protocol import BoundedHttpProtocol
 from deepinfer.server.progress import loading_bar
+from deepinfer.server.responses.store.interface import ResponseStore
 from deepinfer.server.services import build_services
 
 logger = logging.getLogger(__name__)
@@ -67,14 +68,17 @@ def address_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-async def serve(engine: Engine, config: ServerConfig, listener: socket.socket) -> None:
-    """Start the engine and answer on `listener` until a signal. Raises `EngineError` if the engine does not start."""
+async def serve(engine: Engine, config: ServerConfig, listener: socket.socket, store: ResponseStore | None) -> None:
+    """Start the engine and answer on `listener` until a signal, then let go of `store`.
+
+    Raises `EngineError` if the engine does not start.
+    """
     async with loading_bar(config.model_names[0], engine.health):
         await engine.start()
     try:
         # Loaded now, so that the first request does not wait for it.
         await asyncio.to_thread(recipe.Tokenizer.built_in, prompt_format(engine.describe().recipe_version))
-        services = build_services(engine, config)
+        services = build_services(engine, config, store)
         # What is loaded now stays: no collection has to look through it again while answers wait.
         gc.collect()
         gc.freeze()
@@ -92,8 +96,10 @@ async def serve(engine: Engine, config: ServerConfig, listener: socket.socket) -
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=int(config.shutdown_seconds) + _FLUSH_SECONDS,
         )
+        looking_after = asyncio.create_task(services.responses.look_after_runs())
         await _Server(settings, services.live, config.shutdown_seconds).serve(sockets=[listener])
-        await services.responses.wait_for_runs()
+        await services.responses.aclose()
+        looking_after.cancel()
         await services.images.aclose()
     finally:
         await engine.stop()
@@ -138,11 +144,11 @@ class _Server(uvicorn.Server):
             logger.warning("ended %d running answers to shut down", count)
 
 
-def run(engine: Engine, config: ServerConfig, listener: socket.socket) -> None:
+def run(engine: Engine, config: ServerConfig, listener: socket.socket, store: ResponseStore | None) -> None:
     """Serve in a new event loop: uvloop where it runs."""
     if sys.platform == "win32":
-        asyncio.run(serve(engine, config, listener))
+        asyncio.run(serve(engine, config, listener, store))
         return
     import uvloop
 
-    uvloop.run(serve(engine, config, listener))
+    uvloop.run(serve(engine, config, listener, store))

@@ -22,7 +22,7 @@ from deepinfer.server.limits import ClientLimits
 from deepinfer.server.metrics import Metrics
 from deepinfer.server.names import ModelNames
 from deepinfer.server.responses.service import Lookup, Responses
-from deepinfer.server.responses.store import MemoryResponseStore
+from deepinfer.server.responses.store.interface import ResponseStore
 
 # Names that stand for a served one and were asked for lately.
 _ALIASES_KEPT: Final = 256
@@ -95,8 +95,8 @@ class Services:
             raise HttpError(404, "model_not_found", message, param="model")
 
 
-def build_services(engine: Engine, config: ServerConfig) -> Services:
-    """Assemble the parts around an engine. Raises `KeyFileError`."""
+def build_services(engine: Engine, config: ServerConfig, store: ResponseStore | None) -> Services:
+    """Assemble the parts around an engine; without a `store` no responses are kept. Raises `KeyFileError`."""
     model = engine.describe()
     version = prompt_format(model.recipe_version)
 
@@ -109,9 +109,9 @@ def build_services(engine: Engine, config: ServerConfig) -> Services:
             show_tool_errors=config.show_tool_errors,
         )
 
-    store = None
-    if config.stored_responses:
-        store = MemoryResponseStore(max_count=config.stored_responses, max_bytes=config.stored_response_bytes)
+    metrics = Metrics(engine)
+    if store is not None:
+        metrics.watch_store(store)
     return Services(
         engine=engine,
         model=model,
@@ -123,9 +123,9 @@ def build_services(engine: Engine, config: ServerConfig) -> Services:
         limits=ClientLimits(
             requests_per_minute=config.requests_per_minute, concurrent_requests=config.concurrent_requests
         ),
-        metrics=Metrics(engine),
+        metrics=metrics,
         live=LiveGenerations(),
-        responses=Responses(store),
+        responses=Responses(store, on_loss=metrics.count_unstored),
         images=ImageReader(private_hosts=config.private_image_hosts),
         fingerprint=_fingerprint(model),
     )

@@ -16,6 +16,7 @@ from deepinfer.server.images.resolve import prompt_ids
 from deepinfer.server.protocols import ID_PREFIXES, ProtocolName
 from deepinfer.server.reading import off_the_loop
 from deepinfer.server.responses.extras import ResponsesExtras
+from deepinfer.server.responses.service import StoreNeededError
 from deepinfer.server.services import Services
 from deepinfer.server.work import Work
 
@@ -38,8 +39,11 @@ class CodecSurface:
         """Encode a body. Raises `RequestError`."""
         if self.protocol != "responses":
             return await off_the_loop(len(body), services.encode, body, self.protocol)
-        # A short body may go on from a long conversation that is kept.
-        return await off_the_loop(None, services.encode, body, self.protocol, lookup=services.responses.lookup(client))
+        responses = services.responses
+        try:
+            return await off_the_loop(len(body), services.encode, body, self.protocol, lookup=responses.needed())
+        except StoreNeededError:
+            return await responses.with_lookup(client, lambda lookup: services.encode(body, "responses", lookup=lookup))
 
     def _work(self, body: bytes, encoded: recipe.Encoded, token_ids: Sequence[int], services: Services) -> Work:
         services.check_ids(list(encoded.sampling.logit_bias), "logit_bias")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -22,13 +23,14 @@ _READY = re.compile(r"deepinfer is ready at (http://\S+)")
 
 
 class ServerProcess:
-    """`deepinfer serve --port 0` and how to talk to it. Its log goes to `log_path`."""
+    """`deepinfer serve --port 0` and how to talk to it. Its log goes to `log_path`, its state beside it."""
 
-    def __init__(self, log_path: Path, *flags: str) -> None:
+    def __init__(self, log_path: Path, *flags: str, environment: Mapping[str, str] | None = None) -> None:
         self.log_path = log_path
+        variables = {**os.environ, "XDG_STATE_HOME": str(log_path.parent.resolve()), **(environment or {})}
         command = [sys.executable, "-m", "deepinfer", "serve", "--port", "0", *flags]
         with log_path.open("wb") as log:
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=variables)
         self.url = self._wait_until_ready()
         self.http = httpx.Client(base_url=self.url, verify=False)
 

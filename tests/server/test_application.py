@@ -18,6 +18,8 @@ from deepinfer.core import Engine, Health, ModelDescription, OutputStream, Reque
 from deepinfer.errors import EngineError
 from deepinfer.server.app import build_application
 from deepinfer.server.config import ServerConfig
+from deepinfer.server.responses.store.interface import Limits
+from deepinfer.server.responses.store.memory import MemoryResponseStore
 from deepinfer.server.services import build_services
 
 CHAT = "/v1/chat/completions"
@@ -61,7 +63,8 @@ class FailingStream:
 @asynccontextmanager
 async def client_of(engine: Engine, **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
     await engine.start()
-    application = build_application(build_services(engine, ServerConfig(model_names=("m",), **settings)))
+    store = MemoryResponseStore(Limits(max_count=10, max_bytes=1_000_000))
+    application = build_application(build_services(engine, ServerConfig(model_names=("m",), **settings), store))
     transport = httpx.ASGITransport(application)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         yield client
@@ -270,7 +273,7 @@ async def test_a_long_queue_turns_requests_away_in_each_protocols_words() -> Non
 async def test_a_server_about_to_end_is_well_but_not_ready() -> None:
     engine = ScriptedEngine(lambda request: Script(token_ids=ANSWER), MODEL)
     await engine.start()
-    services = build_services(engine, ServerConfig(model_names=("m",)))
+    services = build_services(engine, ServerConfig(model_names=("m",)), None)
     transport = httpx.ASGITransport(build_application(services))
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         assert (await client.get("/ready")).status_code == 200

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from deepinfer.server.answer import Answer
-from deepinfer.server.responses.store import StoredResponse
+from deepinfer.server.responses.store.interface import StoredResponse
 
 _END: Final = b"\n\n"
 # Events that carry the whole response object, in whose status and `background` the run has a say.
@@ -62,6 +62,13 @@ class BackgroundRun:
         """Wait for the end."""
         async with self._news:
             await self._news.wait_for(lambda: self._ended)
+
+    def placeholder(self) -> StoredResponse:
+        """What stands for the response in the store until it is finished."""
+        events = () if self._keeps_events else None
+        return StoredResponse(
+            id=self.id, body=self.snapshot(), input_items=self._input_items, events=events, unfinished=True
+        )
 
     def snapshot(self) -> bytes:
         """The response object as it stands."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -17,7 +16,8 @@ from deepinfer.server.errors import HttpError
 from deepinfer.server.exchange import exchange_of
 from deepinfer.server.responses.background import BackgroundRun
 from deepinfer.server.responses.items import Item, input_items
-from deepinfer.server.responses.store import StoredResponse
+from deepinfer.server.responses.store.interface import StoredResponse
+from deepinfer.server.responses.store.interrupted import is_interrupted, last_event
 from deepinfer.server.services import Services
 from deepinfer.server.small_answers import json_response
 from deepinfer.server.stream import run_while_connected, send_events
@@ -46,18 +46,22 @@ class StoredResponses:
         if run is not None:
             run.cancel()
             await run.wait()
-        await asyncio.to_thread(self._services.responses.delete, client, response_id)
+        elif (await self._services.responses.get(client, response_id)).unfinished:
+            raise _made_elsewhere("it can be deleted")
+        await self._services.responses.delete(client, response_id)
         return json_response({"id": response_id, "object": "response.deleted", "deleted": True})
 
     async def cancel(self, request: Request) -> Response:
         """End a response that is made in the background; one that has ended stays as it is."""
         run, stored = await self._find(request)
         if run is None:
-            body = _body(stored)
-            if not msgspec.json.decode(body)["background"]:
+            assert stored is not None
+            if stored.unfinished:
+                raise _made_elsewhere("it can be cancelled")
+            if not msgspec.json.decode(stored.body)["background"]:
                 message = "only responses that were created with background: true can be cancelled"
                 raise HttpError(400, "not_cancellable", message, param="response_id")
-            return json_response(body)
+            return json_response(stored.body)
         run.cancel()
         await run.wait()
         return json_response(run.snapshot())
@@ -77,7 +81,7 @@ class StoredResponses:
         run = self._services.responses.run(client, response_id)
         if run is not None:
             return run, None
-        return None, await asyncio.to_thread(self._services.responses.get, client, response_id)
+        return None, await self._services.responses.get(client, response_id)
 
 
 class _Replay(Response):
@@ -90,8 +94,10 @@ class _Replay(Response):
         self._services = services
         self._run = run
         self._after = after
-        self._events: Sequence[bytes] = () if stored is None else stored.events or ()
-        if not (run.keeps_events if run is not None else self._events):
+        self._stored = stored
+        if run is None and stored is not None and stored.unfinished:
+            raise _made_elsewhere("its events can be read")
+        if not (run.keeps_events if run is not None else stored is not None and stored.events is not None):
             message = "stream: the events of this response are not kept; create it with background and stream"
             raise HttpError(400, "events_not_kept", message, param="stream")
 
@@ -100,12 +106,19 @@ class _Replay(Response):
 
     async def _send(self, send: Send) -> None:
         config = self._services.config
-        if self._run is None:
-            frames = _once(b"".join(self._events[self._after + 1 :]))
+        if self._stored is not None:
+            frames = _once(_events_after(self._stored, self._after))
         else:
+            assert self._run is not None
             frames = self._run.events(after=self._after, wait_seconds=config.keep_alive_seconds)
         async with aclosing(frames):
             await send_events(send, frames, idle_seconds=config.send_idle_seconds)
+
+
+def _events_after(stored: StoredResponse, number: int) -> bytes:
+    if is_interrupted(stored):
+        return last_event(stored, number + 1)
+    return b"".join((stored.events or ())[number + 1 :])
 
 
 async def _once(data: bytes) -> Any:
@@ -119,6 +132,11 @@ def _whose(request: Request) -> tuple[str, str]:
 def _body(stored: StoredResponse | None) -> bytes:
     assert stored is not None
     return stored.body
+
+
+def _made_elsewhere(what: str) -> HttpError:
+    message = f"another server that shares this store is making the response; {what} there, or here when it has ended"
+    return HttpError(409, "made_elsewhere", message, param="response_id")
 
 
 def _page(items: list[Item], query: QueryParams) -> dict[str, object]:

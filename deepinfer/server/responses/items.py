@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from deepinfer.server.responses.store import StoredResponse
+from deepinfer.server.responses.store.interface import StoredResponse
 
 _INPUT_PREFIX: Final = "item_"
 
