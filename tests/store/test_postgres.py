@@ -80,4 +80,4 @@ def test_the_doctor_sees_what_is_there(postgres: PostgresServer, open_at: OpenSt
     url = postgres.new_place()
     assert examine_store(url, {}).endswith("where tables will be made")
     open_at(url).put("a", response("1"))
-    assert examine_store(url, {}).endswith(f"1 of {response('1').size} bytes")
+    assert examine_store(url, {}).endswith(f"(1 so far, {response('1').size} bytes)")

@@ -148,8 +148,8 @@ def test_the_default_is_a_file_of_the_user(tmp_path: Path, caplog: pytest.LogCap
     store = open_store(None, LIMITS, environment)
     assert store is not None
     store.put("a", response("1"))
-    assert str(tmp_path) in caplog.text and "0 of 0 bytes" in caplog.text
-    assert examine_store(None, environment).endswith(f"1 of {response('1').size} bytes")
+    assert str(tmp_path) in caplog.text and "(0 so far, 0 bytes)" in caplog.text
+    assert examine_store(None, environment).endswith(f"(1 so far, {response('1').size} bytes)")
     store.close()
     assert open_store(None, Limits(max_count=0, max_bytes=1), environment) is None
 
@@ -172,7 +172,7 @@ def test_places_are_named_in_several_ways(tmp_path: Path) -> None:
         assert store is not None
         store.put("a", response(str(number)))
         store.close()
-    assert examine_store(str(path), {}).endswith(f"{path}: 3 of {3 * response('1').size} bytes")
+    assert examine_store(str(path), {}).endswith(f"{path} (3 so far, {3 * response('1').size} bytes)")
     with pytest.raises(StoreError) as caught:
         open_store("mysql://me:secret@host/x", LIMITS, {})
     assert "'mysql'" in str(caught.value) and "secret" not in str(caught.value)

@@ -87,14 +87,14 @@ def _open_default(limits: Limits, environment: Mapping[str, str]) -> ResponseSto
 def _open_file(path: Path, limits: Limits) -> ResponseStore:
     database = SqliteDatabase(path)
     store = SqlResponseStore(database, limits)
-    logger.info("responses are kept in %s: %d of %d bytes", database.name, *store.usage)
+    logger.info("responses are kept in %s (%d so far, %d bytes)", database.name, *store.usage)
     return store
 
 
 def _open_postgres(url: str, limits: Limits) -> ResponseStore:
     database = _postgres().PostgresDatabase(url)
     store = SqlResponseStore(database, limits)
-    logger.info("responses are kept in %s: %d of %d bytes", database.name, *store.usage)
+    logger.info("responses are kept in %s (%d so far, %d bytes)", database.name, *store.usage)
     return store
 
 

@@ -162,7 +162,7 @@ def examine_database(url: str) -> str:
             ((version,),) = connection.execute("SELECT version FROM deepinfer_store_version").fetchall()
             check_version(name, version, len(_MIGRATIONS))
             ((count, size),) = connection.execute("SELECT responses, bytes FROM deepinfer_totals").fetchall()
-            return f"{name}: {count} of {size} bytes"
+            return f"{name} ({count} so far, {size} bytes)"
     except psycopg.Error as error:
         raise StoreError(f"{name}: {_one_line(error)}") from None
 

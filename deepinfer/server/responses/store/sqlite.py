@@ -153,7 +153,7 @@ def examine_file(path: Path) -> str:
         raise _explained(name, error) from None
     if verdict != "ok":
         raise StoreError(f"{name} is damaged: {verdict}; {_ADVICE[sqlite3.SQLITE_CORRUPT]}")
-    return f"{name}: {totals[0]} of {totals[1]} bytes"
+    return f"{name} ({totals[0]} so far, {totals[1]} bytes)"
 
 
 def _make_file(path: Path) -> None:
