@@ -7,6 +7,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
+import deepseek_recipe as recipe
 from deepinfer.core import Engine
 from deepinfer.server.exchange import Exchange
 from deepinfer.server.responses.store.interface import ResponseStore
@@ -59,6 +60,19 @@ class Metrics:
             lambda: store.usage.responses
         )
         self._gauge("stored_response_bytes", "bytes of them").set_function(lambda: store.usage.bytes)
+
+    def watch_codec(self, options: recipe.Options) -> None:
+        """Show what is known of the texts of prompts from earlier ones."""
+        for name, key, text in (
+            ("codec_cache_bytes", "held_bytes", "memory held by texts of prompts and their ids"),
+            ("codec_cache_hit_bytes", "hit_bytes", "bytes of prompts whose ids were known"),
+            (
+                "codec_cache_missed_bytes",
+                "missed_bytes",
+                "bytes of prompts that were tokenised, short ones not counted",
+            ),
+        ):
+            self._gauge(name, text).set_function(lambda key=key: options.range_cache[key])
 
     def render(self) -> bytes:
         """Render all of it."""

@@ -26,6 +26,8 @@ from deepinfer.server.responses.store.interface import ResponseStore
 
 # Names that stand for a served one and were asked for lately.
 _ALIASES_KEPT: Final = 256
+# Texts of prompts and their ids, so that history which comes again is not tokenised again.
+_RANGE_CACHE_BYTES: Final = 64 * 1024 * 1024
 _BEGIN: Final = "<｜begin▁of▁sentence｜>"
 
 
@@ -100,16 +102,19 @@ def build_services(engine: Engine, config: ServerConfig, store: ResponseStore | 
     model = engine.describe()
     version = prompt_format(model.recipe_version)
 
+    shared = recipe.Options(
+        models=dict.fromkeys(config.model_names, version),
+        history_key=config.history_key,
+        show_tool_errors=config.show_tool_errors,
+        range_cache_bytes=_RANGE_CACHE_BYTES,
+    )
+
     @lru_cache(_ALIASES_KEPT)
     def options(alias: str) -> recipe.Options:
-        names = [alias] if alias else config.model_names
-        return recipe.Options(
-            models=dict.fromkeys(names, version),
-            history_key=config.history_key,
-            show_tool_errors=config.show_tool_errors,
-        )
+        return shared.with_models({alias: version}) if alias else shared
 
     metrics = Metrics(engine)
+    metrics.watch_codec(shared)
     if store is not None:
         metrics.watch_store(store)
     return Services(

@@ -45,8 +45,7 @@ impl Options {
     ) -> PyResult<Self> {
         let mut options = codec::Options::default();
         if let Some(models) = models {
-            let entry = |(name, format): (String, String)| Ok((name, version(&format)?));
-            options.read.models = models.into_iter().map(entry).collect::<PyResult<_>>()?;
+            options.read.models = versions(models)?;
         }
         options.read.default_thinking = default_thinking;
         options.read.missing_reasoning = match missing_reasoning {
@@ -83,6 +82,13 @@ impl Options {
         Ok(Self(options))
     }
 
+    /// The same options for other names of models. Range caches are shared.
+    fn with_models(&self, models: HashMap<String, String>) -> PyResult<Self> {
+        let mut options = self.0.clone();
+        options.read.models = versions(models)?;
+        Ok(Self(options))
+    }
+
     /// What the range caches of all versions hold, and how often they helped.
     #[getter]
     fn range_cache<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -97,6 +103,11 @@ impl Options {
         sum.set_item("bound", all.iter().map(|one| one.bound).sum::<usize>())?;
         Ok(sum)
     }
+}
+
+/// Models by name, each with the version of its prompt.
+fn versions<M: FromIterator<(String, Version)>>(models: HashMap<String, String>) -> PyResult<M> {
+    models.into_iter().map(|(name, format)| Ok((name, version(&format)?))).collect()
 }
 
 /// The control token that an option names.

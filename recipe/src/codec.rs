@@ -204,13 +204,21 @@ fn segment_ids(
     tokenizer: &Tokenizer,
 ) -> Result<Vec<u32>, Error> {
     let mut ids = Vec::with_capacity(segments.iter().map(length).sum::<usize>() / 3);
+    // Few of the many marks of a prompt differ.
+    let mut known: Vec<(Special, u32)> = Vec::new();
     for segment in segments {
         match segment {
             Segment::Text(text) => replay.encode(text, position, tokenizer, &mut ids),
-            Segment::Special(_, spelling) => match tokenizer.special_id(spelling) {
-                Some(id) => ids.push(id),
-                None => return Err(Error::new(ErrorCode::UnknownControlToken, "", &[("found", spelling)])),
-            },
+            Segment::Special(special, spelling) => {
+                let found = known.iter().find(|(known, _)| known == special).map(|(_, id)| *id);
+                let Some(id) = found.or_else(|| tokenizer.special_id(spelling)) else {
+                    return Err(Error::new(ErrorCode::UnknownControlToken, "", &[("found", spelling)]));
+                };
+                if found.is_none() {
+                    known.push((*special, id));
+                }
+                ids.push(id);
+            }
         }
         position += length(segment);
     }

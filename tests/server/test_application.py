@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -144,6 +145,17 @@ async def test_metrics_count_requests_and_tokens() -> None:
     assert 'deepinfer_requests_total{route="unmatched",status="404"} 1.0' in text
     assert f"deepinfer_completion_tokens_total {len(ANSWER)}.0" in text
     assert "deepinfer_time_to_first_token_seconds_count 1.0" in text
+
+
+async def test_a_history_that_comes_again_is_not_tokenised_again() -> None:
+    text = "A question that is long enough to be kept. " * 20
+    async with client_of(ScriptedEngine(lambda request: Script(token_ids=ANSWER), MODEL)) as client:
+        for _ in range(3):
+            assert (await client.post(CHAT, json=body(messages=[{"role": "user", "content": text}]))).status_code == 200
+        metrics = (await client.get("/metrics")).text
+    counts = dict(re.findall(r"^deepinfer_codec_cache_(\w+) (\S+)$", metrics, re.MULTILINE))
+    assert float(counts["hit_bytes"]) == 2 * float(counts["missed_bytes"]) == 2 * len(text)
+    assert float(counts["bytes"]) > len(text)
 
 
 async def test_images_are_refused() -> None:

@@ -162,6 +162,20 @@ def test_threads_and_caches(plain_reference: tokenizers.Tokenizer, ours: recipe.
     assert recipe.Options().range_cache["bound"] == 0
 
 
+def test_options_for_other_models_share_what_is_known() -> None:
+    options = recipe.Options(range_cache_bytes=1 << 24)
+    for number, name in enumerate(("first", "second")):
+        named = options.with_models({name: "v4.1"})
+        body = {"model": name, "messages": [{"role": "user", "content": "The same question. " * 30}]}
+        recipe.encode(body, "chat_completions", options=named)
+        assert options.range_cache == named.range_cache
+        assert named.range_cache["hits"] == number
+    with pytest.raises(recipe.RequestError):
+        recipe.encode(body, "chat_completions", options=options.with_models({"first": "v4"}))
+    with pytest.raises(ValueError):
+        options.with_models({"first": "v5"})
+
+
 @given(TEXTS)
 @settings(max_examples=1000, deadline=None)
 def test_random_plain_text(ours: recipe.Tokenizer, plain_reference: tokenizers.Tokenizer, text: str) -> None:

@@ -231,6 +231,9 @@ class Options:
         threads: int = 1,
         range_cache_bytes: int = 0,
     ) -> Options: ...
+    def with_models(self, models: Mapping[str, _Version]) -> Options:
+        """The same options for other names of models. Range caches are shared."""
+
     @property
     def range_cache(self) -> dict[str, int]:
         """Of the range caches: `hits`, `misses`, `hit_bytes`, `missed_bytes`, `held_bytes`, `bound`."""

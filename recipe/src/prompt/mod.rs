@@ -131,7 +131,12 @@ fn write<'s, 'a>(
     trace: Option<Trace>,
 ) -> Writer<'s, 'a> {
     let grounding = Special::GROUNDING.map(|special| (special, spellings.of(special)));
-    let mut writer = Writer { prompt: Prompt::default(), turns: Vec::new(), spellings, grounding, version, trace };
+    let mut grounding_starts = [false; 256];
+    for start in grounding.iter().filter_map(|(_, mark)| mark.as_bytes().first()) {
+        grounding_starts[usize::from(*start)] = true;
+    }
+    let (prompt, turns) = (Prompt::default(), Vec::new());
+    let mut writer = Writer { prompt, turns, spellings, grounding, grounding_starts, version, trace };
     match version {
         Version::V4 => v4::write(conversation, &mut writer),
         Version::V41 => v41::write(conversation, &mut writer),
@@ -145,6 +150,8 @@ struct Writer<'s, 'a> {
     turns: Vec<Turn<'a>>,
     spellings: &'s Spellings,
     grounding: [(Special, &'s str); 8],
+    /// Bytes that begin a grounding mark.
+    grounding_starts: [bool; 256],
     version: Version,
     /// Only where somebody asked for it: all that a prompt costs without is a look whether there is one.
     trace: Option<Trace>,
@@ -248,10 +255,9 @@ impl<'a> Writer<'_, 'a> {
 
     /// Appends what the model itself said: the only text in which the grounding marks are control tokens.
     fn model_text(&mut self, text: &str) {
-        let grounding = self.grounding;
-        let opens = |byte: &u8| grounding.iter().any(|(_, mark)| mark.as_bytes().first() == Some(byte));
+        let (grounding, starts) = (self.grounding, self.grounding_starts);
         let (mut done, mut position) = (0, 0);
-        while let Some(offset) = text.as_bytes()[position..].iter().position(opens) {
+        while let Some(offset) = text.as_bytes()[position..].iter().position(|&byte| starts[usize::from(byte)]) {
             position += offset;
             let rest = &text.as_bytes()[position..];
             let Some((special, mark)) = grounding.iter().find(|(_, mark)| rest.starts_with(mark.as_bytes())) else {

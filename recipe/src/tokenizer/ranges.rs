@@ -8,10 +8,11 @@
 //! two generations; when the younger has half of the bytes, the older is forgotten and a new one begins.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Shorter ranges are encoded faster than they are found.
-const SHORTEST: usize = 256;
+/// Shorter ranges are encoded about as fast as they are found.
+const SHORTEST: usize = 32;
 /// What an entry takes besides its text and ids.
 const OVERHEAD: usize = 128;
 
@@ -38,10 +39,30 @@ pub struct RangeCacheStatistics {
     pub bound: usize,
 }
 
+/// Ranges by the hash of their text, which serves the map as it is.
+type Generation = HashMap<u64, Arc<Range>, BuildHasherDefault<Same>>;
+
+#[derive(Default)]
+struct Same(u64);
+
+impl Hasher for Same {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = hash(bytes);
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = value;
+    }
+}
+
 #[derive(Default)]
 struct State {
-    younger: HashMap<u64, Arc<Range>>,
-    older: HashMap<u64, Arc<Range>>,
+    younger: Generation,
+    older: Generation,
     younger_bytes: usize,
     older_bytes: usize,
     statistics: RangeCacheStatistics,
