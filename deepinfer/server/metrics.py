@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
@@ -14,6 +15,10 @@ from deepinfer.server.responses.store.interface import ResponseStore
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+
+
+def _known(options: recipe.Options, key: str) -> float:
+    return options.range_cache[key]
 
 
 class Metrics:
@@ -72,7 +77,7 @@ class Metrics:
                 "bytes of prompts that were tokenised, short ones not counted",
             ),
         ):
-            self._gauge(name, text).set_function(lambda key=key: options.range_cache[key])
+            self._gauge(name, text).set_function(partial(_known, options, key))
 
     def render(self) -> bytes:
         """Render all of it."""
