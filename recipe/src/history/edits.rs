@@ -40,19 +40,23 @@ impl Edits {
         self.0.is_empty()
     }
 
-    /// The model's ids of a stretch whose own are `printed`; `None` if the differences do not fit it, or if there are
-    /// other than ordinary tokens among them.
+    /// The model's ids of a stretch whose own are `printed`, all of them ordinary; `None` if the differences do not fit it,
+    /// or if there are other than ordinary tokens among them.
     pub(super) fn apply(&self, printed: &[u32], tokenizer: &Tokenizer) -> Option<Vec<u32>> {
         let mut ids = Vec::with_capacity(printed.len());
         let mut rest = printed;
+        let is_ordinary = |id: &u32| matches!(tokenizer.piece(*id), Some(Piece::Text(_)));
         for edit in &self.0 {
+            if !edit.ids.iter().all(is_ordinary) {
+                return None;
+            }
             let (kept, later) = rest.split_at_checked(edit.kept)?;
             rest = later.get(edit.replaced..)?;
             ids.extend_from_slice(kept);
             ids.extend_from_slice(&edit.ids);
         }
         ids.extend_from_slice(rest);
-        ids.iter().all(|id| matches!(tokenizer.piece(*id), Some(Piece::Text(_)))).then_some(ids)
+        Some(ids)
     }
 
     /// Appends the differences to the body of a record.

@@ -111,11 +111,13 @@ impl Format<'_> {
 
     /// Bytes of ordinary tokens; others are left out.
     pub(super) fn bytes(self, ids: &[u32]) -> Vec<u8> {
-        let pieces = ids.iter().filter_map(|id| match self.tokenizer.piece(*id) {
-            Some(Piece::Text(bytes)) => Some(bytes),
-            Some(Piece::Special(..)) | None => None,
-        });
-        pieces.flatten().copied().collect()
+        let mut bytes = Vec::with_capacity(ids.len() * 4);
+        for id in ids {
+            if let Some(Piece::Text(piece)) = self.tokenizer.piece(*id) {
+                bytes.extend_from_slice(piece);
+            }
+        }
+        bytes
     }
 }
 
