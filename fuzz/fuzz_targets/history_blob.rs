@@ -27,7 +27,9 @@ struct Turn {
     content: String,
     /// What the argument of each call is.
     calls: Vec<String>,
-    /// How many newlines stand beside each mark, in turn.
+    /// Whether the arguments say that they are JSON.
+    json: bool,
+    /// How many newlines and blanks stand beside each mark, in turn.
     newlines: Vec<u8>,
     /// Whether the next turn says something else.
     edited: Option<String>,
@@ -57,7 +59,7 @@ fuzz_target!(|turn: Turn| {
     let with = encoded(Some(record), &KEYED);
     assert_eq!(with.prompt, plain.prompt);
     assert_eq!(control_ids(&with), control_ids(&plain));
-    assert_eq!(letters(&with), letters(&plain));
+    assert_eq!(around(&with), around(&plain));
     assert_says_the_same(&turn, message, &before, [&with, &plain]);
 
     let mut damaged = record.to_owned().into_bytes();
@@ -75,7 +77,7 @@ fuzz_target!(|turn: Turn| {
 
 /// The restored turn says what the client sent, or, where the format does not keep that, what its text alone says.
 fn assert_says_the_same(turn: &Turn, sent: &Value<'_>, before: &Encoded, prompts: [&Encoded; 2]) {
-    let answers = prompts.map(|prompt| answer(before, &past_answer(prompt)));
+    let answers = prompts.map(|prompt| answer(before, &prompt.token_ids[past_answer(prompt)]));
     let [with, plain] = answers.each_ref().map(|answer| parse(answer).expect("JSON"));
     let [with, plain] = [message(&with), message(&plain)];
     for field in ["reasoning_content", "content", "tool_calls"] {
@@ -126,7 +128,11 @@ fn conversation(turn: &Turn, messages: &[Value<'_>], version: Version, options: 
 /// The ids of the turn: its text cut at will, its control tokens where the format has them.
 fn written(turn: &Turn, tokenizer: &Tokenizer) -> Vec<u32> {
     let (space, block) = if turn.v41 { (" ", "calls") } else { ("", "tool_calls") };
-    let mut newlines = turn.newlines.iter().map(|count| "\n".repeat(usize::from(count % 4))).cycle();
+    let mut newlines = turn
+        .newlines
+        .iter()
+        .map(|count| "\n".repeat(usize::from(count % 4)) + &" ".repeat(usize::from(count / 4 % 3)))
+        .cycle();
     let mut newlines = || newlines.next().unwrap_or_default();
     let mut parts = Vec::new();
     if turn.thinking {
@@ -140,7 +146,7 @@ fn written(turn: &Turn, tokenizer: &Tokenizer) -> Vec<u32> {
         tag("<", &format!("{space}{block}>"));
         for argument in &turn.calls {
             tag("<", &format!("{space}invoke name=\"f\">"));
-            tag("<", &format!("{space}parameter name=\"p\" string=\"true\">{argument}"));
+            tag("<", &format!("{space}parameter name=\"p\" string=\"{}\">{argument}", !turn.json));
             tag("</", &format!("{space}parameter>"));
             tag("</", &format!("{space}invoke>"));
         }
@@ -168,12 +174,18 @@ fn message<'a>(response: &'a Value<'a>) -> &'a Value<'a> {
     choices.first().and_then(|choice| choice.get("message")).expect("a message")
 }
 
-/// The ids of the answer in a prompt, after the mark that begins it.
-fn past_answer(encoded: &Encoded) -> Vec<u32> {
+/// Where the answer in a prompt begins, after the mark that opens it, and where it ends.
+fn past_answer(encoded: &Encoded) -> std::ops::Range<usize> {
     let id = |spelling: &str| encoded.tokenizer.special_id(spelling);
     let (assistant, end) = (id("<｜Assistant｜>"), id("<｜end▁of▁sentence｜>"));
-    let ids = encoded.token_ids.iter().copied().skip_while(|id| Some(*id) != assistant).skip(2);
-    ids.take_while(|id| Some(*id) != end).collect()
+    let start = encoded.token_ids.iter().position(|id| Some(*id) == assistant).expect("an answer") + 2;
+    start..start + encoded.token_ids[start..].iter().take_while(|id| Some(**id) != end).count()
+}
+
+/// The ids before and after it.
+fn around(encoded: &Encoded) -> [&[u32]; 2] {
+    let answer = past_answer(encoded);
+    [&encoded.token_ids[..answer.start], &encoded.token_ids[answer.end..]]
 }
 
 fn cut(text: &str, sizes: &[u8], tokenizer: &Tokenizer, ids: &mut Vec<u32>) {
@@ -188,10 +200,4 @@ fn cut(text: &str, sizes: &[u8], tokenizer: &Tokenizer, ids: &mut Vec<u32>) {
 fn control_ids(encoded: &Encoded) -> Vec<u32> {
     let is_control = |id: &u32| matches!(encoded.tokenizer.piece(*id), Some(Piece::Special(..)));
     encoded.token_ids.iter().copied().filter(is_control).collect()
-}
-
-fn letters(encoded: &Encoded) -> Vec<u8> {
-    let mut bytes = encoded.tokenizer.decode(&encoded.token_ids).expect("ids of the vocabulary");
-    bytes.retain(|byte| *byte != b'\n');
-    bytes
 }

@@ -117,7 +117,8 @@ fn encode_prepared(prepared: Prepared<'_>, options: &Options) -> Result<Encoded,
     let (spellings, tokenizer) = (options.spellings(version), options.tokenizer(version));
     let (prompt, turns) = render_with_turns(&conversation, version, &spellings);
     let seal = options.seal(version, &tokenizer);
-    let replay = seal.as_ref().map(|seal| Replay::new(&prompt, &turns, seal)).unwrap_or_default();
+    let replay = seal.as_ref().map(|seal| Replay::new(&prompt, &turns, seal, &spellings, &tokenizer));
+    let replay = replay.unwrap_or_default();
     let sampling = Sampling::resolve(&prepared.sampling, &conversation, version);
     let mut parsing = parsing_options(&conversation);
     parsing.stop_sequences = prepared.stop_sequences;
@@ -208,7 +209,10 @@ fn segment_ids(
     let mut known: Vec<(Special, u32)> = Vec::new();
     for segment in segments {
         match segment {
-            Segment::Text(text) => replay.encode(text, position, tokenizer, &mut ids),
+            Segment::Text(text) => match replay.at(position) {
+                Some(own) => ids.extend_from_slice(own),
+                None => tokenizer.encode_plain(text, &mut ids),
+            },
             Segment::Special(special, spelling) => {
                 let found = known.iter().find(|(known, _)| known == special).map(|(_, id)| *id);
                 let Some(id) = found.or_else(|| tokenizer.special_id(spelling)) else {

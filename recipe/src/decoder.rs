@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use crate::error::{Error, ErrorCode};
 use crate::event::{BackendFinish, Event, TokenCounts, TokenLogprob};
+use crate::history::Recorder;
 use crate::output::{InitialStage, OutputParser, OutputPiece, OutputSpecial, ParsingOptions};
 use crate::protocol::{AnswerConfig, AnswerWriter, Fold, Usage};
-use crate::special::{Special, Spellings};
+use crate::special::Spellings;
 use crate::tokenizer::{Piece, Tokenizer};
 
 /// More than most frames have, so that the output seldom grows while it is written.
@@ -48,14 +49,19 @@ impl Decoder {
     /// A decoder for one answer. Without a tokenizer it takes only text.
     pub fn new(config: DecoderConfig, tokenizer: Option<Arc<Tokenizer>>) -> Self {
         let DecoderConfig { parsing, mut answer, spellings } = config;
-        if !begins_after_mark(&parsing) {
-            answer.seal = None;
-        }
+        let seal = answer.seal.take().filter(|_| begins_after_mark(&parsing)).zip(tokenizer.clone());
+        let recorder = seal.map(|(seal, tokenizer)| {
+            let thinks = parsing.initial_stage == InitialStage::ReasoningStart;
+            Recorder::new(seal, tokenizer, spellings.clone(), thinks)
+        });
         let reasons =
             matches!(parsing.initial_stage, InitialStage::ReasoningStart | InitialStage::ReasoningContinuation);
         let parsers =
             (0..answer.choices.max(1)).map(|_| OutputParser::with_spellings(parsing.clone(), &spellings)).collect();
-        let answer = AnswerWriter::new(answer, tokenizer.clone());
+        let mut answer = AnswerWriter::new(answer, tokenizer.clone());
+        if let Some(recorder) = recorder {
+            answer.record(&recorder);
+        }
         Self { reading: Reading { parsers, answer, events: Vec::new(), reasons }, tokenizer, spellings }
     }
 
@@ -99,12 +105,10 @@ impl Decoder {
         if let Some(id) = ids.clone().find(|id| tokenizer.piece(*id).is_none()) {
             return Err(Error::new(ErrorCode::UnknownToken, "", &[("found", &id)]));
         }
-        let pieces = ids.filter_map(|id| Some((id, piece(tokenizer, &self.spellings, id)?)));
         if let Some(recorder) = self.reading.answer.recorder(choice) {
-            for (id, piece) in pieces.clone() {
-                recorder.push(id, mark(piece));
-            }
+            ids.clone().for_each(|id| recorder.push(id));
         }
+        let pieces = ids.filter_map(|id| Some((id, piece(tokenizer, &self.spellings, id)?)));
         let mut logprobs = logprobs.into_iter().flatten();
         let tokens = pieces.map(|(id, piece)| (id, piece, logprobs.next()));
         self.reading.parse(choice, |parser, events| parser.push_tokens(tokens, events), out)
@@ -214,29 +218,8 @@ impl Reading {
 fn piece<'t>(tokenizer: &'t Tokenizer, spellings: &Spellings, id: u32) -> Option<OutputPiece<'t>> {
     Some(match tokenizer.piece(id)? {
         Piece::Text(bytes) => OutputPiece::Bytes(bytes),
-        Piece::Special(_, spelling) => OutputPiece::Special(special(spellings, spelling), spelling),
+        Piece::Special(_, spelling) => OutputPiece::Special(OutputSpecial::of(spelling, spellings), spelling),
     })
-}
-
-/// What an added token means in output. Of those without meaning, only grounding marks are shown.
-fn special(spellings: &Spellings, spelling: &str) -> OutputSpecial {
-    let is = |special: &Special| spellings.of(*special) == spelling;
-    match spelling {
-        _ if is(&Special::Dsml) => OutputSpecial::Dsml,
-        _ if is(&Special::ThinkingStart) => OutputSpecial::ThinkingStart,
-        _ if is(&Special::ThinkingEnd) => OutputSpecial::ThinkingEnd,
-        _ if Special::GROUNDING.iter().any(is) => OutputSpecial::Visible,
-        _ => OutputSpecial::Hidden,
-    }
-}
-
-/// What a recorder must know of an added token.
-fn mark(piece: OutputPiece<'_>) -> Option<Special> {
-    match piece {
-        OutputPiece::Special(OutputSpecial::ThinkingEnd, _) => Some(Special::ThinkingEnd),
-        OutputPiece::Special(OutputSpecial::Dsml, _) => Some(Special::Dsml),
-        _ => None,
-    }
 }
 
 /// Whether the answer begins right after the mark that opens or closes thinking, and not in the middle of a turn: only

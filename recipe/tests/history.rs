@@ -186,7 +186,7 @@ fn a_damaged_record_is_ignored() {
         let later = turns.changed(|record| record.truncate(place));
         assert_eq!(turns.next_after(&later, &keyed()).token_ids, plain, "cut at {place}");
     }
-    for text in ["", "th1.", "th1.AAAA", "th2.AAAA", "\u{0}", "no record"] {
+    for text in ["", "th2.", "th2.AAAA", "th2.AAAA", "\u{0}", "no record"] {
         let later = turns.changed(|record| text.clone_into(record));
         assert_eq!(turns.next_after(&later, &keyed()).token_ids, plain, "{text:?}");
     }

@@ -4,7 +4,9 @@
 
 mod history_support;
 
-use history_support::{encoded, keyed, output, past_answer, records, request, response, said, sent_back, unusual_ids};
+use history_support::{
+    EOS, encoded, first_answer, keyed, output, past_answer, records, request, response, said, sent_back, unusual_ids,
+};
 use proptest::prelude::*;
 use recipe::codec::Options;
 use recipe::encoded::Encoded;
@@ -91,15 +93,19 @@ fn control_ids(encoded: &Encoded) -> Vec<u32> {
     encoded.token_ids.iter().copied().filter(is_control).collect()
 }
 
+/// The ids around the first answer of a prompt.
+fn around(encoded: &Encoded) -> [&[u32]; 2] {
+    let end = encoded.tokenizer.special_id(EOS).unwrap();
+    let before = first_answer(encoded);
+    let length = encoded.token_ids[before..].iter().take_while(|id| **id != end).count();
+    [&encoded.token_ids[..before], &encoded.token_ids[before + length..]]
+}
+
 /// `sent` is the message that the client sent back. Where the format itself does not keep it, the record may.
 fn assert_says_the_same(with: &Encoded, without: &Encoded, sent: &Value, tools: bool) {
     assert_eq!(with.prompt, without.prompt);
     assert_eq!(control_ids(with), control_ids(without));
-    let letters = |encoded: &Encoded| {
-        let bytes = encoded.tokenizer.decode(&encoded.token_ids).unwrap();
-        bytes.into_iter().filter(|byte| *byte != b'\n').collect::<Vec<_>>()
-    };
-    assert_eq!(letters(with), letters(without));
+    assert_eq!(around(with), around(without));
     let message = |encoded: &Encoded| said(encoded.version, &past_answer(encoded), tools);
     let (with, without) = (message(with), message(without));
     for field in ["reasoning_content", "content", "tool_calls"] {
@@ -148,7 +154,7 @@ proptest! {
 
     #[test]
     fn a_forged_record_is_ignored(
-        protocol in protocols(), version in versions(), forged in "(th1\\.)?([A-Za-z0-9_-]{0,80}|[^\"]{0,20})",
+        protocol in protocols(), version in versions(), forged in "(th2\\.)?([A-Za-z0-9_-]{0,80}|[^\"]{0,20})",
     ) {
         let own = unusual_ids(&output(version, Some("A careful thought."), "Neighbourhood.", &[]), 3);
         let first = encoded(&request(protocol, version, true, true, &[]), protocol, &keyed());

@@ -150,7 +150,7 @@ fn an_answer_with_the_block_can_be_continued() {
 
 #[test]
 fn other_blocks_of_the_kind_are_left_out_as_ever() {
-    for data in [json!("EmwKAhgB"), json!(""), json!(null), json!(5), json!(["th1."]), json!({"th1.": 1})] {
+    for data in [json!("EmwKAhgB"), json!(""), json!(null), json!(5), json!(["th2."]), json!({"th2.": 1})] {
         let blocks = json!([{"type": "redacted_thinking", "data": data}, {"type": "text", "text": "Hello"}]);
         let said = [json!({"role": "assistant", "content": blocks}), json!({"role": "user", "content": "?"})];
         let without = [json!({"role": "assistant", "content": "Hello"}), said[1].clone()];
@@ -163,7 +163,7 @@ fn other_blocks_of_the_kind_are_left_out_as_ever() {
 
 #[test]
 fn the_block_is_the_models_alone() {
-    let block = json!({"type": "redacted_thinking", "data": "th1.AAAA"});
+    let block = json!({"type": "redacted_thinking", "data": "th2.AAAA"});
     for role in ["user", "system"] {
         let body = request(PROTOCOL, VERSION, true, true, &[json!({"role": role, "content": [block.clone()]})]);
         let error = encode(body.to_string().as_bytes(), PROTOCOL, &keyed()).unwrap_err().to_string();

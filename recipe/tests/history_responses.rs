@@ -30,7 +30,7 @@ fn next(version: Version, items: &[Value], options: &Options) -> Encoded {
 
 #[test]
 fn an_item_that_lost_its_record_says_nothing_wherever_it_stands() {
-    let emptied = [json!(""), json!(null), json!("gAAAAB-not-ours"), json!("th1."), json!("th1.AAAA")];
+    let emptied = [json!(""), json!(null), json!("gAAAAB-not-ours"), json!("th2."), json!("th2.AAAA")];
     for version in Version::ALL {
         let (mut items, place) = turn(version);
         let item = items.remove(place);

@@ -234,3 +234,83 @@ def test_recorded_ids_have_the_fields_of_their_text(newlines: str) -> None:
     assert any(ids[place : place + len(lead + written)] == lead + written for place in range(len(ids)))
     answer = next(span for span in spans if span.path == "messages[1].content")
     assert answer.text == "Unbelievable!" and answer.end - answer.start == len(written)
+
+
+def pushed(body: dict[str, Any], protocol: str, own: list[int], options: recipe.Options) -> Any:
+    """The response to a request whose answer has these ids."""
+    decoder = recipe.encode(body, protocol, options=options).decoder(id="a", created=0, seed=b"any bytes")
+    decoder.push(own)
+    decoder.finish("stop")
+    return json.loads(decoder.response())
+
+
+TAGS = (
+    "</think>I look.\n\n",
+    "<｜DSML｜ calls>",
+    '<｜DSML｜ invoke name="look">',
+    "</｜DSML｜ invoke>",
+    "</｜DSML｜ calls>",
+)
+
+
+@pytest.mark.parametrize("protocol", ["chat_completions", "messages"])
+@pytest.mark.parametrize(
+    ("written", "printed"),
+    [
+        ('"false">[1,2,{"k":"v"}]', '[1, 2, {"k": "v"}]'),
+        ('"false">[ 1, 2.50 ]', "[1, 2.5]"),
+        ('"false">"caf\\u00e9 au lait"', "café au lait"),
+        ('"false">\n1e3 ', "1000.0"),
+        ('"true">the garden', "the garden"),
+    ],
+)
+def test_recorded_ids_that_spell_a_value_otherwise_have_its_field(protocol: str, written: str, printed: str) -> None:
+    options = recipe.Options(history_key=b"a secret of tests")
+    tokenizer = recipe.Tokenizer.built_in("v4.1")
+    key = "parameters" if protocol == "chat_completions" else "input_schema"
+    tool = {"name": "look", key: SCHEMA}
+    body = chat({"role": "user", "content": "Hi"})
+    body["tools"] = [{"type": "function", "function": tool} if protocol == "chat_completions" else tool]
+    body |= {"max_tokens": 9} if protocol == "messages" else {}
+    lead, opens, invoke, ends, closes = TAGS
+    parameter = f'<｜DSML｜ parameter name="at" string={written}</｜DSML｜ parameter>'
+    text = f"{lead}{opens} {invoke}{parameter}\n\n{ends}{closes}".removeprefix("</think>")
+    own = tokenizer.encode(text, special=True)
+    response = pushed(body, protocol, own, options)
+    if protocol == "chat_completions":
+        said = response["choices"][0]["message"]
+        result = {"role": "tool", "tool_call_id": said["tool_calls"][0]["id"], "content": "a cat"}
+        field = "messages[1].tool_calls[0].function.arguments"
+    else:
+        said = {"role": "assistant", "content": response["content"]}
+        block = {"type": "tool_result", "tool_use_id": said["content"][1]["id"], "content": "a cat"}
+        result, field = {"role": "user", "content": [block]}, "messages[1].content[1].input.at"
+    body["messages"] += [said, result]
+    encoded, spans = (call(body, protocol, options=options) for call in (recipe.encode, recipe.explain))
+    assert tiling_fault(spans, encoded) is None
+    ids = encoded.token_ids.tolist()
+    start = next(place for place in range(len(ids)) if ids[place : place + len(own)] == own)
+    value = [span for span in spans if span.path == field and start <= span.start < start + len(own)][-1]
+    assert value.text.strip('"></') == printed
+    assert written.partition(">")[2].strip('"\n ')[1:-1] in tokenizer.decode(ids[value.start : value.end])
+    assert next(span.path for span in spans if span.end > start + len(own)) is None
+
+
+def test_text_after_calls_is_the_contents_where_the_model_wrote_it() -> None:
+    options = recipe.Options(history_key=b"a secret of tests")
+    tokenizer = recipe.Tokenizer.built_in("v4.1")
+    body = chat({"role": "user", "content": "Hi"}, tools=[{"type": "function", "function": {"name": "look"}}])
+    lead, opens, invoke, ends, closes = TAGS
+    text = f"{lead}{opens}\n{invoke}\n\n{ends}\n{closes}\nOver there.".removeprefix("</think>")
+    own = tokenizer.encode(text, special=True)
+    said = pushed(body, "chat_completions", own, options)["choices"][0]["message"]
+    body["messages"] += [said, {"role": "tool", "tool_call_id": said["tool_calls"][0]["id"], "content": "a cat"}]
+    encoded = recipe.encode(body, "chat_completions", options=options)
+    spans = recipe.explain(body, "chat_completions", options=options)
+    assert tiling_fault(spans, encoded) is None
+    ids = encoded.token_ids.tolist()
+    start = next(place for place in range(len(ids)) if ids[place : place + len(own)] == own)
+    for word in (" look", " there"):
+        place = next(place for place in range(start, start + len(own)) if word in tokenizer.decode([ids[place]]))
+        owner = next(span.path for span in spans if span.start <= place < span.end)
+        assert owner == "messages[1].content"

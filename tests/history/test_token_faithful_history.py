@@ -76,8 +76,8 @@ def test_a_later_turn_keeps_the_ids_of_all_turns(protocol: str, server: SdkServe
 def test_a_record_of_another_form_is_ignored(protocol: str, server: SdkServer) -> None:
     conversation, cached = answered(protocol, "v4.1", server, stream=False)
     text = json.dumps(conversation.request, ensure_ascii=False)
-    assert "th1." in text
-    conversation.request = json.loads(text.replace("th1.", "th2."))
+    assert "th2." in text
+    conversation.request = json.loads(text.replace("th2.", "th1."))
     with_key, without = conversation.encoded(options()), conversation.encoded()
     assert with_key.token_ids.tolist() == without.token_ids.tolist() != cached
 
@@ -109,7 +109,7 @@ def test_a_short_key_is_refused(key: bytes) -> None:
 
 
 def test_any_value_of_the_field_is_accepted() -> None:
-    values: list[object] = [None, 5, [], {}, "x", "th1.", "th1." + "A" * 100]
+    values: list[object] = [None, 5, [], {}, "x", "th2.", "th2." + "A" * 100]
     for value in values:
         for key in (KEY, None):
             conversation = Conversation("chat_completions", "v4.1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import anthropic
@@ -21,13 +22,18 @@ def options(key: bytes | None = KEY) -> recipe.Options:
     return recipe.Options(history_key=key)
 
 
-def output(version: str) -> str:
-    """An answer that reasons, speaks and calls."""
+def output(
+    version: str, parameters: Sequence[str] = (' name="at" string="true">the garden',), between: str = "\n"
+) -> str:
+    """An answer that reasons, speaks and calls. A parameter is what follows the word of its tag."""
     space, word = (" ", "calls") if version == "v4.1" else ("", "tool_calls")
+    written = "".join(
+        f"<｜DSML｜{space}parameter{parameter}</｜DSML｜{space}parameter>{between}" for parameter in parameters
+    )
     return (
-        f"{REASONING}</think>{CONTENT}\n\n<｜DSML｜{space}{word}>\n"
-        f'<｜DSML｜{space}invoke name="look">\n<｜DSML｜{space}parameter name="at" string="true">the garden'
-        f"</｜DSML｜{space}parameter>\n</｜DSML｜{space}invoke>\n</｜DSML｜{space}{word}><｜end▁of▁sentence｜>"
+        f"{REASONING}</think>{CONTENT}\n\n<｜DSML｜{space}{word}>{between}"
+        f'<｜DSML｜{space}invoke name="look">{between}{written}</｜DSML｜{space}invoke>{between}'
+        f"</｜DSML｜{space}{word}><｜end▁of▁sentence｜>"
     )
 
 

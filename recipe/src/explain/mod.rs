@@ -6,20 +6,20 @@ mod declared;
 mod difference;
 mod owners;
 mod places;
+mod tokens;
 
 use std::ops::Range;
 
 use crate::codec::{Options, prompt_ids};
-use crate::error::{Error, ErrorCode};
+use crate::error::Error;
 use crate::history::Replay;
 use crate::json::{Value, parse};
 use crate::model::Version;
 use crate::prompt::render_traced;
 use crate::protocol::{Lookup, Protocol};
-use crate::tokenizer::{Piece, Tokenizer};
-
 use owners::Owners;
 use places::{Place, Places};
+use tokens::{Owned, Token};
 
 pub use difference::{Difference, Part, Turn, difference, turns};
 
@@ -81,58 +81,29 @@ pub fn explain_continuing(
     let stored = protocol.find_stored(body, lookup)?;
     let prepared = protocol.read(body, &stored, &options.read)?;
     let (version, tokenizer) = (prepared.version, options.tokenizer(prepared.version));
-    let (prompt, turns, trace) = render_traced(&prepared.conversation, version, &options.spellings(version));
+    let spellings = options.spellings(version);
+    let (prompt, turns, trace) = render_traced(&prepared.conversation, version, &spellings);
     let seal = options.seal(version, &tokenizer);
-    let replay = seal.map(|seal| Replay::new(&prompt, &turns, &seal)).unwrap_or_default();
+    let replay = seal.map(|seal| Replay::new(&prompt, &turns, &seal, &spellings, &tokenizer)).unwrap_or_default();
     let token_ids = prompt_ids(&prompt, &replay, &tokenizer)?;
     let places = Places::new(body, &stored);
     let stretches = Owners::new(&places, &trace, protocol).stretches();
-    let ends = token_ends(&token_ids, &prompt.text, &tokenizer)?;
-    let spans = spans(&ends, &stretches, &places);
+    let tokens = tokens::tokens(&token_ids, &prompt, &replay, &tokenizer)?;
+    let spans = spans(&tokens, &Owned(&stretches), &places);
+    let ends = tokens.iter().map(|token| token.end);
     let starts = [0].into_iter().chain(ends).map(|byte| prompt.text.ceil_char_boundary(byte)).collect();
     Ok(Explanation { token_ids, prompt: prompt.text, version, spans, starts })
 }
 
-/// The byte of the prompt after each token. Newlines that a record restores take no place in the prompt, and those that it
-/// leaves out count to the token after them.
-fn token_ends(ids: &[u32], prompt: &str, tokenizer: &Tokenizer) -> Result<Vec<usize>, Error> {
-    let prompt = prompt.as_bytes();
-    let mut end = 0;
-    let add = |id: &u32| {
-        let bytes = match tokenizer.piece(*id) {
-            Some(Piece::Text(bytes)) => bytes,
-            Some(Piece::Special(_, spelling)) => spelling.as_bytes(),
-            None => return Err(Error::new(ErrorCode::UnknownToken, "", &[("found", id)])),
-        };
-        for byte in bytes {
-            if *byte != b'\n' {
-                end += prompt[end..].iter().take_while(|left_out| **left_out == b'\n').count();
-            }
-            end += usize::from(prompt.get(end) == Some(byte));
-        }
-        Ok(end)
-    };
-    ids.iter().map(add).collect()
-}
-
-/// Joins tokens of the same owner. A token of several owners is the first one's that is a field.
-fn spans(ends: &[usize], stretches: &[(usize, Option<Place>)], places: &Places<'_>) -> Vec<Span> {
+/// Joins tokens of the same owner.
+fn spans(tokens: &[Token], owners: &Owned<'_>, places: &Places<'_>) -> Vec<Span> {
     let mut joined: Vec<(Range<usize>, Option<Place>)> = Vec::new();
-    let (mut start, mut first) = (0, 0);
-    for (token, &end) in ends.iter().enumerate() {
-        first += stretches[first..].iter().take_while(|(stretch_end, _)| *stretch_end <= start).count();
-        let mut from = start;
-        let mut touched = stretches[first..].iter().take_while(|(stretch_end, _)| {
-            let touches = from < end;
-            from = *stretch_end;
-            touches
-        });
-        let owner = touched.find_map(|(_, owner)| *owner);
+    for (index, token) in tokens.iter().enumerate() {
+        let owner = owners.of(&token.source);
         match joined.last_mut() {
-            Some((tokens, last)) if *last == owner => tokens.end = token + 1,
-            _ => joined.push((token..token + 1, owner)),
+            Some((tokens, last)) if *last == owner => tokens.end = index + 1,
+            _ => joined.push((index..index + 1, owner)),
         }
-        start = end;
     }
     joined.into_iter().map(|(tokens, owner)| Span { tokens, path: owner.map(|place| places.path(place)) }).collect()
 }

@@ -1,18 +1,17 @@
 //! What the ids of one answer were, gathered while they pass.
 //!
-//! Owns the ids of the stretch that has not ended, and the differences of those that have. Every id is looked at once when
-//! it comes and once when its stretch ends; what is held is bounded.
+//! Owns the ids of the part that has not ended, and the differences of those that have. Every id is looked at once when
+//! it comes and a few times when its part ends; what is held is bounded.
 
 use std::sync::Arc;
 
-use super::chain::Chain;
+use super::edits::{Edits, write_number};
+use super::part::{Format, Kind, Printed};
 use super::seal::{LONGEST, Seal};
-use super::stretch::{Stretch, bytes, write_number};
-use super::trimmed::{Place, printed};
-use crate::special::Special;
+use crate::special::{Special, Spellings};
 use crate::tokenizer::{Piece, Tokenizer};
 
-/// Most ids of one stretch; an answer with more is recorded up to there.
+/// Most ids of one part; one with more is recorded up to there.
 const MOST_IDS: usize = 1 << 20;
 /// Most bytes of differences; what comes after is not recorded.
 const MOST_BYTES: usize = LONGEST / 2;
@@ -22,123 +21,133 @@ const MOST_BYTES: usize = LONGEST / 2;
 pub struct Recorder {
     seal: Seal,
     tokenizer: Arc<Tokenizer>,
-    /// Ids of the stretch that has not ended.
-    open: Vec<u32>,
-    /// Number of that stretch.
-    index: u32,
-    /// Number of stretches before the end of thinking; 0 until it is met.
-    thinking: u32,
-    /// Differences before the end of thinking.
+    spellings: Spellings,
+    /// The part that goes on; `None` when nothing more is recorded.
+    open: Option<Kind>,
+    /// Its ids.
+    ids: Vec<u32>,
+    /// Differences of the reasoning.
     reasoning: Vec<u8>,
-    /// Differences after it.
-    rest: Vec<u8>,
-    /// What the part that goes on says so far.
-    chain: Chain,
-    /// Whether the part begins with the open stretch.
-    is_first: bool,
-    /// Whether markup of calls was met in the part.
-    in_calls: bool,
-    stopped: bool,
+    /// Differences of what follows it.
+    answer: Vec<u8>,
 }
 
 impl Recorder {
-    /// A recorder of an answer that begins right after the prompt's mark.
-    pub fn new(seal: Seal, tokenizer: Arc<Tokenizer>) -> Self {
-        let (open, reasoning, rest) = (Vec::new(), Vec::new(), Vec::new());
-        let (chain, stopped) = (Chain::default(), false);
-        let (index, thinking, is_first, in_calls) = (0, 0, true, false);
-        Self { seal, tokenizer, open, index, thinking, reasoning, rest, chain, is_first, in_calls, stopped }
+    /// A recorder of an answer that begins right after the prompt's mark; `thinks` tells whether that opens reasoning.
+    pub fn new(seal: Seal, tokenizer: Arc<Tokenizer>, spellings: Spellings, thinks: bool) -> Self {
+        let open = Some(if thinks { Kind::Reasoning } else { Kind::Answer });
+        let (ids, reasoning, answer) = (Vec::new(), Vec::new(), Vec::new());
+        Self { seal, tokenizer, spellings, open, ids, reasoning, answer }
     }
 
-    /// Takes an id. `mark` tells the tokens that close reasoning and those of markup from all others.
-    pub fn push(&mut self, id: u32, mark: Option<Special>) {
-        if self.stopped {
-            return;
-        }
-        let tokenizer = Arc::clone(&self.tokenizer);
-        match tokenizer.piece(id) {
-            Some(Piece::Text(_)) if self.open.len() < MOST_IDS => self.open.push(id),
-            Some(Piece::Text(_)) | None => self.stop(),
-            Some(Piece::Special(_, spelling)) => {
-                self.end_stretch(mark);
-                if mark == Some(Special::ThinkingEnd) && self.thinking == 0 {
-                    self.thinking = self.index;
-                    self.reasoning = std::mem::take(&mut self.rest);
-                    (self.chain, self.is_first, self.in_calls) = (Chain::default(), true, false);
-                } else {
-                    self.chain.special(spelling);
-                    self.is_first = false;
-                    self.in_calls |= mark == Some(Special::Dsml);
-                }
+    /// Takes an id.
+    pub fn push(&mut self, id: u32) {
+        let Some(kind) = self.open else { return };
+        let is = |spelling: &str, special| spelling == self.spellings.of(special);
+        match self.tokenizer.piece(id) {
+            Some(Piece::Special(_, spelling)) if kind == Kind::Reasoning && is(spelling, Special::ThinkingEnd) => {
+                self.end_part(kind, true);
+                self.open = Some(Kind::Answer);
             }
+            Some(Piece::Special(_, spelling)) if is(spelling, Special::Eos) => self.finish(),
+            Some(_) if self.ids.len() < MOST_IDS => self.ids.push(id),
+            _ => self.finish(),
         }
     }
 
     /// Takes the end of the answer.
     pub fn finish(&mut self) {
-        self.end_stretch(None);
-        self.stop();
+        if let Some(kind) = self.open.take() {
+            self.end_part(kind, kind == Kind::Answer);
+        }
     }
 
     /// Drops everything: part of the answer came as text, and its ids are not known.
     pub fn discard(&mut self) {
+        (self.open, self.ids) = (None, Vec::new());
         self.reasoning.clear();
-        self.rest.clear();
-        self.stop();
+        self.answer.clear();
     }
 
-    /// The record of what came before the end of thinking; `None` where the text alone gives the same ids.
+    /// The record of the reasoning; `None` where the text alone gives the same ids.
     pub fn reasoning(&self) -> Option<String> {
         self.record(&[&self.reasoning])
     }
 
-    /// The record of what came after it.
-    pub fn rest(&self) -> Option<String> {
-        self.record(&[&self.rest])
+    /// The record of what followed it.
+    pub fn answer(&self) -> Option<String> {
+        self.record(&[&self.answer])
     }
 
     /// The record of both.
     pub fn whole(&self) -> Option<String> {
-        self.record(&[&self.reasoning, &self.rest])
+        self.record(&[&self.reasoning, &self.answer])
     }
 
     fn record(&self, parts: &[&[u8]]) -> Option<String> {
-        if parts.iter().all(|part| part.is_empty()) {
-            return None;
-        }
-        let mut body = Vec::new();
-        write_number(self.thinking, &mut body);
-        for part in parts {
-            body.extend_from_slice(part);
-        }
-        self.seal.close(&body)
+        let body = parts.concat();
+        if body.is_empty() { None } else { self.seal.close(&body) }
     }
 
-    fn stop(&mut self) {
-        self.open = Vec::new();
-        self.stopped = true;
-    }
-
-    /// Ends the open stretch at a mark.
-    fn end_stretch(&mut self, next: Option<Special>) {
-        if self.stopped {
-            return;
-        }
-        let text = bytes(&self.open, &self.tokenizer).and_then(|bytes| String::from_utf8(bytes).ok());
-        // Of bytes that are no text the client gets replacement characters: what it sends back is another text.
-        let Some(text) = text else { return self.stop() };
-        let Self { is_first, in_calls, .. } = *self;
-        let (text, reason) = printed(&text, Place { is_first, is_reasoning: self.thinking == 0, in_calls, next });
-        self.chain.text(&text);
-        if let Some(stretch) = Stretch::of(self.index, &self.open, &text, self.chain.check(reason), &self.tokenizer) {
-            let length = self.rest.len();
-            stretch.write(&mut self.rest);
-            if self.reasoning.len() + self.rest.len() > MOST_BYTES {
-                self.rest.truncate(length);
-                return self.stop();
+    /// Notes how the ids of a part differ from what the next prompt prints for it. Where that has other control tokens, which
+    /// stretch is which is only known as long as all is the same but the cut.
+    fn end_part(&mut self, kind: Kind, is_whole: bool) {
+        let ids = std::mem::take(&mut self.ids);
+        let format = Format { version: self.seal.version(), spellings: &self.spellings, tokenizer: &self.tokenizer };
+        let (stretches, marks) = split(&ids, &self.tokenizer);
+        let bytes: Vec<Vec<u8>> = stretches.iter().map(|ids| format.bytes(ids)).collect();
+        let prompt = format.print(kind, &bytes, &marks, is_whole);
+        let printed = Printed::whole(&prompt);
+        let known = if marks == printed.marks {
+            stretches.len()
+        } else {
+            let is_same = |place: &usize| {
+                let text = printed.stretches.get(*place).map(|text| text.as_bytes());
+                text == Some(&bytes[*place]) && marks.get(*place) == printed.marks.get(*place)
+            };
+            (0..stretches.len()).take_while(is_same).count()
+        };
+        let (mut out, checks) = (Vec::new(), printed.checks());
+        for (index, (own, text)) in stretches.into_iter().zip(&printed.stretches).enumerate().take(known) {
+            let mut usual = Vec::new();
+            self.tokenizer.encode_plain(text, &mut usual);
+            let edits = Edits::between(&usual, own);
+            if edits.is_empty() {
+                continue;
+            }
+            let length = out.len();
+            write_place(kind, index, &mut out);
+            out.extend_from_slice(&checks[index]);
+            edits.write(&mut out);
+            if self.reasoning.len() + out.len() > MOST_BYTES {
+                out.truncate(length);
+                break;
             }
         }
-        self.open.clear();
-        self.index += 1;
+        match kind {
+            Kind::Reasoning => self.reasoning = out,
+            Kind::Answer => self.answer = out,
+        }
     }
+}
+
+/// The stretches of ordinary tokens, and the spellings of the others between them.
+fn split<'i, 't>(ids: &'i [u32], tokenizer: &'t Tokenizer) -> (Vec<&'i [u32]>, Vec<&'t str>) {
+    let (mut stretches, mut marks, mut start) = (Vec::new(), Vec::new(), 0);
+    for (place, id) in ids.iter().enumerate() {
+        if let Some(Piece::Special(_, spelling)) = tokenizer.piece(*id) {
+            stretches.push(&ids[start..place]);
+            marks.push(spelling);
+            start = place + 1;
+        }
+    }
+    stretches.push(&ids[start..]);
+    (stretches, marks)
+}
+
+/// Appends which stretch differences belong to: its place in its part, and which part that is.
+fn write_place(kind: Kind, index: usize, out: &mut Vec<u8>) {
+    // There are at most as many stretches as ids.
+    let index = u32::try_from(index).unwrap_or(u32::MAX >> 1);
+    write_number(index << 1 | u32::from(kind == Kind::Answer), out);
 }

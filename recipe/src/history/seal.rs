@@ -1,6 +1,6 @@
 //! Authentication and spelling of records.
 //!
-//! Owns the key. A record is `th1.` and base64url, without padding, of the body and its tag: the first 16 bytes of
+//! Owns the key. A record is `th2.` and base64url, without padding, of the body and its tag: the first 16 bytes of
 //! HMAC-SHA-256 under a key derived for the model. Whatever is not exactly what was sealed opens as nothing.
 
 use base64::Engine as _;
@@ -12,7 +12,7 @@ use crate::model::Version;
 use crate::tokenizer::Tokenizer;
 
 /// How a record begins. The digit is the version of its form; it is part of what the derived key depends on.
-const PREFIX: &str = "th1.";
+const PREFIX: &str = "th2.";
 /// Longest record that is read or made, in bytes of its text.
 pub(super) const LONGEST: usize = 1 << 20;
 const TAG: usize = 16;
@@ -43,7 +43,7 @@ impl HistoryKey {
         let parts = [CONTEXT, PREFIX.as_bytes(), version.name().as_bytes(), b" ", &size.to_le_bytes()];
         let mut key = [0; 32];
         key.copy_from_slice(&mac(&self.0, &parts).finalize().into_bytes());
-        Seal(key)
+        Seal { key, version }
     }
 }
 
@@ -55,12 +55,20 @@ impl std::fmt::Debug for HistoryKey {
 
 /// Seals and opens the records of one model.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Seal([u8; 32]);
+pub struct Seal {
+    key: [u8; 32],
+    version: Version,
+}
 
 impl Seal {
+    /// The version of the model.
+    pub(super) fn version(&self) -> Version {
+        self.version
+    }
+
     /// The record with this body; `None` if it would be too long to be read again.
     pub(super) fn close(&self, body: &[u8]) -> Option<String> {
-        let tag = mac(&self.0, &[body]).finalize().into_bytes();
+        let tag = mac(&self.key, &[body]).finalize().into_bytes();
         let mut text = String::from(PREFIX);
         URL_SAFE_NO_PAD.encode_string([body, &tag[..TAG]].concat(), &mut text);
         (text.len() <= LONGEST).then_some(text)
@@ -73,7 +81,7 @@ impl Seal {
         }
         let mut body = URL_SAFE_NO_PAD.decode(record.strip_prefix(PREFIX)?).ok()?;
         let tag = body.split_off(body.len().checked_sub(TAG)?);
-        mac(&self.0, &[&body]).verify_truncated_left(&tag).ok()?;
+        mac(&self.key, &[&body]).verify_truncated_left(&tag).ok()?;
         Some(body)
     }
 }
@@ -144,6 +152,6 @@ mod tests {
         assert_eq!(seal().close(&vec![0; LONGEST]), None);
         let longest = seal().close(&vec![0; LONGEST / 4 * 3 - TAG - 3]).unwrap();
         assert!(seal().open(&longest).is_some());
-        assert_eq!(seal().open(&"th1.".repeat(LONGEST / 4 + 1)), None);
+        assert_eq!(seal().open(&"th2.".repeat(LONGEST / 4 + 1)), None);
     }
 }

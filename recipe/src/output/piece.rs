@@ -1,5 +1,7 @@
 //! Tokens of an output, as far as the parser cares: bytes, or what an added token is.
 
+use crate::special::{Special, Spellings};
+
 /// A token of the output, as far as the parser cares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputPiece<'a> {
@@ -22,4 +24,18 @@ pub enum OutputSpecial {
     Hidden,
     /// A token that is content and shown by its spelling: grounding marks.
     Visible,
+}
+
+impl OutputSpecial {
+    /// What an added token of this spelling is. Of those without meaning, only grounding marks are shown.
+    pub fn of(spelling: &str, spellings: &Spellings) -> Self {
+        let is = |special: &Special| spellings.of(*special) == spelling;
+        match spelling {
+            _ if is(&Special::Dsml) => OutputSpecial::Dsml,
+            _ if is(&Special::ThinkingStart) => OutputSpecial::ThinkingStart,
+            _ if is(&Special::ThinkingEnd) => OutputSpecial::ThinkingEnd,
+            _ if Special::GROUNDING.iter().any(is) => OutputSpecial::Visible,
+            _ => OutputSpecial::Hidden,
+        }
+    }
 }

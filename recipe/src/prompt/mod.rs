@@ -124,19 +124,30 @@ pub(crate) fn render_traced<'a>(
     (writer.prompt, writer.turns, writer.trace.unwrap_or_else(Trace::new))
 }
 
+/// Writes the reasoning of a turn as a prompt does, without the marks around it.
+pub(crate) fn render_reasoning(reasoning: &str, version: Version, spellings: &Spellings) -> Prompt<'static> {
+    let mut writer = Writer::new(version, spellings, None);
+    writer.model_text(reasoning);
+    writer.prompt
+}
+
+/// Writes what follows the reasoning of a turn as a prompt does, without the marks around it.
+pub(crate) fn render_answer<'a>(turn: &AssistantMessage<'a>, version: Version, spellings: &Spellings) -> Prompt<'a> {
+    let mut writer = Writer::new(version, spellings, None);
+    match version {
+        Version::V4 => v4::answer(turn, &mut writer),
+        Version::V41 => v41::answer(turn, &mut writer),
+    }
+    writer.prompt
+}
+
 fn write<'s, 'a>(
     conversation: &Conversation<'a>,
     version: Version,
     spellings: &'s Spellings,
     trace: Option<Trace>,
 ) -> Writer<'s, 'a> {
-    let grounding = Special::GROUNDING.map(|special| (special, spellings.of(special)));
-    let mut grounding_starts = [false; 256];
-    for start in grounding.iter().filter_map(|(_, mark)| mark.as_bytes().first()) {
-        grounding_starts[usize::from(*start)] = true;
-    }
-    let (prompt, turns) = (Prompt::default(), Vec::new());
-    let mut writer = Writer { prompt, turns, spellings, grounding, grounding_starts, version, trace };
+    let mut writer = Writer::new(version, spellings, trace);
     match version {
         Version::V4 => v4::write(conversation, &mut writer),
         Version::V41 => v41::write(conversation, &mut writer),
@@ -157,7 +168,17 @@ struct Writer<'s, 'a> {
     trace: Option<Trace>,
 }
 
-impl<'a> Writer<'_, 'a> {
+impl<'s, 'a> Writer<'s, 'a> {
+    fn new(version: Version, spellings: &'s Spellings, trace: Option<Trace>) -> Self {
+        let grounding = Special::GROUNDING.map(|special| (special, spellings.of(special)));
+        let mut grounding_starts = [false; 256];
+        for start in grounding.iter().filter_map(|(_, mark)| mark.as_bytes().first()) {
+            grounding_starts[usize::from(*start)] = true;
+        }
+        let (prompt, turns) = (Prompt::default(), Vec::new());
+        Self { prompt, turns, spellings, grounding, grounding_starts, version, trace }
+    }
+
     /// Appends text that can never become a control token.
     fn text(&mut self, text: &str) {
         self.prompt.text.push_str(text);

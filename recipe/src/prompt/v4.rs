@@ -159,13 +159,18 @@ fn assistant<'a>(
 ) {
     writer.open_turn(turn);
     thinking(turn, conversation, writer);
+    answer(turn, writer);
+    if !(turn.prefix && last) {
+        writer.special(Special::Eos);
+    }
+}
+
+/// What follows the reasoning of a turn.
+pub(super) fn answer<'a>(turn: &AssistantMessage<'a>, writer: &mut Writer<'_, 'a>) {
     writer.model_content(&turn.content);
     let mut calls: Vec<&ToolCall<'a>> = turn.calls.iter().collect();
     calls.sort_by(|left, right| left.id.cmp(&right.id));
     writer.call_block(calls.into_iter(), &WORDS);
-    if !(turn.prefix && last) {
-        writer.special(Special::Eos);
-    }
 }
 
 fn thinking(turn: &AssistantMessage<'_>, conversation: &Conversation<'_>, writer: &mut Writer<'_, '_>) {

@@ -158,9 +158,14 @@ fn assistant<'a>(turn: &AssistantMessage<'a>, conversation: &Conversation<'a>, w
     if !(keep && turn.leaves_thinking_open() && turn.calls.is_empty()) {
         writer.special(Special::ThinkingEnd);
     }
-    writer.model_content(&turn.content);
-    writer.call_block(turn.calls.iter(), &WORDS);
+    answer(turn, writer);
     if !turn.prefix {
         writer.special(Special::Eos);
     }
+}
+
+/// What follows the reasoning of a turn.
+pub(super) fn answer<'a>(turn: &AssistantMessage<'a>, writer: &mut Writer<'_, 'a>) {
+    writer.model_content(&turn.content);
+    writer.call_block(turn.calls.iter(), &WORDS);
 }

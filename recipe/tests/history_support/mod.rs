@@ -115,13 +115,17 @@ pub(crate) fn response(encoded: &Encoded, ids: &[u32], finish: BackendFinish) ->
     serde_json::from_slice(&decoder.response()).unwrap()
 }
 
+/// Where the first answer in a prompt begins, after the marks that open it.
+pub(crate) fn first_answer(encoded: &Encoded) -> usize {
+    let assistant = encoded.tokenizer.special_id("<｜Assistant｜>").unwrap();
+    encoded.token_ids.iter().position(|id| *id == assistant).unwrap() + 2
+}
+
 /// Whether the first answer in a prompt begins in reasoning, and its ids from there to its end.
 pub(crate) fn past_answer(encoded: &Encoded) -> (bool, Vec<u32>) {
     let id = |spelling: &str| encoded.tokenizer.special_id(spelling).unwrap();
-    let (assistant, think, end) = (id("<｜Assistant｜>"), id("<think>"), id(EOS));
-    let mut ids = encoded.token_ids.iter().copied().skip_while(|id| *id != assistant).skip(1);
-    let thinking = ids.next() == Some(think);
-    (thinking, ids.take_while(|id| *id != end).collect())
+    let (opening, ids) = encoded.token_ids.split_at(first_answer(encoded));
+    (opening.last() == Some(&id("<think>")), ids.iter().copied().take_while(|other| *other != id(EOS)).collect())
 }
 
 /// What an answer with these ids says.
@@ -168,7 +172,7 @@ pub(crate) fn sent_back(protocol: Protocol, response: &Value) -> Vec<Value> {
 
 /// The records in what a client sends back: where each stands.
 pub(crate) fn records(protocol: Protocol, later: &mut [Value]) -> Vec<&mut Value> {
-    let is_record = |value: &&mut Value| value.as_str().is_some_and(|text| text.starts_with("th1."));
+    let is_record = |value: &&mut Value| value.as_str().is_some_and(|text| text.starts_with("th2."));
     match protocol {
         Protocol::ChatCompletions => later.iter_mut().filter_map(|m| m.get_mut("token_history")).collect(),
         Protocol::Responses => {

@@ -77,9 +77,14 @@ pub struct Call {
 
 impl Fold {
     /// Nothing said yet in choice `choice`.
-    pub(in crate::protocol) fn new(thinking: bool, seed: &[u8], choice: usize, recorder: Option<Recorder>) -> Self {
+    pub(in crate::protocol) fn new(thinking: bool, seed: &[u8], choice: usize) -> Self {
         let call_ids = CallIds::new(seed, choice);
-        Self { blocks: Vec::new(), finish: None, thinking, reasoned: false, latest: 0, call_ids, recorder }
+        Self { blocks: Vec::new(), finish: None, thinking, reasoned: false, latest: 0, call_ids, recorder: None }
+    }
+
+    /// Has the ids gathered.
+    pub(in crate::protocol) fn record(&mut self, recorder: Recorder) {
+        self.recorder = Some(recorder);
     }
 
     /// What gathers the ids, if they are recorded.
@@ -91,7 +96,7 @@ impl Fold {
     pub(in crate::protocol) fn last_record(&self) -> Option<String> {
         let recorder = self.recorder.as_ref().filter(|_| self.finish.is_some() && !self.blocks.is_empty())?;
         let shows_reasoning = self.blocks.iter().any(|block| matches!(block, Block::Reasoning(_)));
-        if shows_reasoning { recorder.rest() } else { recorder.whole() }
+        if shows_reasoning { recorder.answer() } else { recorder.whole() }
     }
 
     /// What gathers the ids, to be fed.

@@ -106,9 +106,7 @@ impl AnswerWriter {
     /// A writer of the answer described by `config`. `tokenizer` gives log probabilities the texts of their tokens.
     pub fn new(config: AnswerConfig, tokenizer: Option<Arc<Tokenizer>>) -> Self {
         let choices = config.choices.max(1);
-        let recorder = config.seal.clone().zip(tokenizer.clone());
-        let recorder = recorder.map(|(seal, tokenizer)| Recorder::new(seal, tokenizer));
-        let fold = |choice| Fold::new(config.thinking, &config.seed, choice, recorder.clone());
+        let fold = |choice| Fold::new(config.thinking, &config.seed, choice);
         let state = State {
             folds: (0..choices).map(fold).collect(),
             counts: vec![TokenCounts::default(); choices],
@@ -125,6 +123,11 @@ impl AnswerWriter {
             Protocol::Messages => Box::new(MessagesWriter::new(config)),
         };
         Self { writer, state }
+    }
+
+    /// Has the ids of every choice gathered by a recorder of its own.
+    pub(crate) fn record(&mut self, recorder: &Recorder) {
+        self.state.folds.iter_mut().for_each(|fold| fold.record(recorder.clone()));
     }
 
     /// Appends the frames before any event. A second start changes nothing; an event without one starts by itself.
