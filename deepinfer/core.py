@@ -121,13 +121,17 @@ class StepOutput:
     """New tokens of one sequence.
 
     A token that ended the sequence (EOS or another stop token) is the last of `token_ids`. `cached_tokens`, the number
-    of prompt tokens whose state was reused, stands in the first output of a sequence and is None in all others.
+    of prompt tokens whose state was reused, stands in the first output of a sequence, or in a later one where it is
+    not known before; the latest counts.
+    An engine that gets no ids gives `text` instead, which stands for `text_tokens` tokens; `token_ids` is empty then.
     """
 
     token_ids: tuple[int, ...]
     logprobs: tuple[TokenLogprob, ...] | None = None
     finish_reason: FinishReason | None = None
     cached_tokens: int | None = None
+    text: str | None = None
+    text_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,10 +149,20 @@ class ModelDescription:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """State of another server that an engine sends requests to; `running` counts those that are there."""
+
+    name: str
+    ready: bool
+    running: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
     """State of an engine. `cache_bytes` is the memory held by the caches of sequences in flight.
 
     `progress` says while it starts how much of the model is loaded, from 0 to 1; None where it cannot tell.
+    `peers`: the servers behind an engine that has some.
     """
 
     ready: bool
@@ -157,6 +171,7 @@ class Health:
     cache_bytes: int
     detail: str = ""
     progress: float | None = None
+    peers: tuple[Peer, ...] = ()
 
 
 class OutputStream(Protocol):

@@ -10,7 +10,9 @@ class EngineError(Exception):
     `invalid_thinking_limit`, `invalid_grammar`, `grammar_too_complex`, `grammar_dead_end`, `grammar_not_supported`,
     `context_length_exceeded`, `duplicate_request_id`. The engine's: `invalid_configuration`, `engine_stopped` (not
     started, or stopped), `engine_failed` (ended by a fault of its own), `engine_overloaded`, `non_finite_logits`,
-    `grammar_failed` and `grammar_violated` (faults that end one request only).
+    `grammar_failed` and `grammar_violated` (faults that end one request only). The gateway's: `upstream_unreachable`
+    (no upstream takes requests), `upstream_failed`, `upstream_timeout`; the request's fault: `upstream_refused`,
+    `sampling_not_supported`.
     `client_fault` tells whether the request was at fault (a 4xx at the HTTP edge) or the engine (a 5xx).
     `field` names what of the client's request is at fault, where the engine was told.
     """

@@ -5,6 +5,7 @@ The only file that speaks both languages. Knows nothing of HTTP.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from typing import Final, Literal
@@ -26,6 +27,7 @@ from deepinfer.server.generation import ChoiceOutput, Generation
 
 _MAX_SEED: Final = 2**63
 _THINKING_END: Final = "</think>"
+_MARK_ENDS: Final = re.compile("(?<=>)")
 _FORMAT_FIELDS: Final = {
     "chat_completions": "response_format",
     "responses": "text.format",
@@ -135,6 +137,7 @@ class Transcript:
         self._fingerprint = fingerprint
         self._single_call = single_call
         self._started = False
+        self._cost_choice: int | None = None
 
     @property
     def finished(self) -> bool:
@@ -150,8 +153,8 @@ class Transcript:
             return b""
         if output.finish_reason is FinishReason.ABORT:
             raise EngineError("the server is shutting down; send the request again", code="server_shutting_down")
-        self._exchange.count_tokens(len(output.token_ids))
-        head = self._start(output)
+        self._exchange.count_tokens(len(output.token_ids) + output.text_tokens)
+        head = self._start(choice, output)
         body, called = self._push(choice, output)
         if called or self._decoder.is_finished(choice):
             self._generation.abort_choice(choice)
@@ -162,6 +165,8 @@ class Transcript:
 
     def _push(self, choice: int, output: StepOutput) -> tuple[bytes, bool]:
         """Feed one output; also whether it completed the one call that the answer may have."""
+        if output.text is not None:
+            return self._push_text(choice, output.text, output.text_tokens)
         logprobs = _wire_logprobs(output.logprobs)
         if not self._single_call:
             return self._decoder.push(output.token_ids, logprobs=logprobs, choice=choice), False
@@ -170,18 +175,38 @@ class Transcript:
         for place, token_id in enumerate(output.token_ids):
             entry = None if logprobs is None else logprobs[place : place + 1]
             sent.append(self._decoder.push([token_id], logprobs=entry, choice=choice))
-            if any(isinstance(event, recipe.Event.CallEnd) for event in self._decoder.events()):
+            if self._has_called():
                 return b"".join(sent), True
         return b"".join(sent), False
 
-    def _start(self, output: StepOutput) -> bytes:
+    def _push_text(self, choice: int, text: str, token_count: int) -> tuple[bytes, bool]:
+        if not self._single_call:
+            return self._decoder.push_text(text, token_count, choice), False
+        # Marks end so: as with tokens, nothing of a second call is read.
+        sent = []
+        for part in _MARK_ENDS.split(text):
+            sent.append(self._decoder.push_text(part, token_count, choice))
+            token_count = 0
+            if self._has_called():
+                return b"".join(sent), True
+        return b"".join(sent), False
+
+    def _has_called(self) -> bool:
+        return any(isinstance(event, recipe.Event.CallEnd) for event in self._decoder.events())
+
+    def _start(self, choice: int, output: StepOutput) -> bytes:
+        if output.cached_tokens is not None and self._cost_choice in (None, choice):
+            # All choices have one prompt, so one of them tells what it cost.
+            self._cost_choice = choice
+            self._exchange.cached_tokens = output.cached_tokens
+            self._decoder.set_cached_tokens(output.cached_tokens)
         if self._started:
             return b""
         self._started = True
-        cached_tokens = output.cached_tokens or 0
-        self._exchange.cached_tokens = cached_tokens
         return self._decoder.start(
-            prompt_tokens=self._exchange.prompt_tokens or 0, cached_tokens=cached_tokens, fingerprint=self._fingerprint
+            prompt_tokens=self._exchange.prompt_tokens or 0,
+            cached_tokens=output.cached_tokens or 0,
+            fingerprint=self._fingerprint,
         )
 
     def _finish(self, choice: int, reason: Literal["stop", "length"]) -> bytes:

@@ -16,11 +16,17 @@ class AnswerDecoder(Protocol):
     def start(self, *, prompt_tokens: int = 0, cached_tokens: int = 0, fingerprint: str | None = None) -> bytes:
         """Begin the answer."""
 
+    def set_cached_tokens(self, cached_tokens: int) -> None:
+        """Set how many tokens of the prompt were found in a cache, where that is known only after the start."""
+
     def set_time(self, seconds: int) -> None:
         """Set the time that closing events report, in seconds since 1970."""
 
     def push(self, token_ids: Sequence[int], logprobs: Logprobs | None = None, choice: int = 0) -> bytes:
         """Take tokens of a choice."""
+
+    def push_text(self, text: str, token_count: int | None = None, choice: int = 0) -> bytes:
+        """Take text of a choice that stands for `token_count` tokens."""
 
     def finish(self, reason: str | None, choice: int = 0) -> bytes:
         """End a choice."""

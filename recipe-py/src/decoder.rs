@@ -120,6 +120,11 @@ impl Decoder {
         PyBytes::new(py, &self.inner.start(prompt_tokens, cached_tokens, fingerprint))
     }
 
+    /// Sets how many of the prompt's tokens were found in a cache, where that is known only after the start.
+    fn set_cached_tokens(&mut self, cached_tokens: u64) {
+        self.inner.set_cached_tokens(cached_tokens);
+    }
+
     /// Sets the time that closing events report, in seconds since 1970.
     fn set_time(&mut self, seconds: u64) {
         self.inner.set_time(seconds);

@@ -73,6 +73,12 @@ impl Decoder {
         out.into_bytes()
     }
 
+    /// Sets how many of the prompt's tokens were found in a cache, where the backend tells only after the start: what is
+    /// reported at the end counts.
+    pub fn set_cached_tokens(&mut self, cached_tokens: u64) {
+        self.reading.answer.set_cached_tokens(cached_tokens);
+    }
+
     /// Sets the time that closing events report, in seconds; the time of creation unless set.
     pub fn set_time(&mut self, seconds: u64) {
         self.reading.answer.set_time(seconds);

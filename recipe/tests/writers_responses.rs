@@ -269,3 +269,14 @@ fn the_time_of_the_last_event_can_be_told() {
     let response = response(&writer);
     assert_eq!((&response["created_at"], &response["completed_at"]), (&json!(7), &json!(9)));
 }
+
+#[test]
+fn tokens_found_in_a_cache_may_be_told_after_the_start() {
+    let mut writer = AnswerWriter::new(responses(), None);
+    let mut out = String::new();
+    writer.start(10, 0, None, &mut out);
+    writer.set_cached_tokens(7);
+    writer.event(0, &finish(FinishReason::Stop), &mut out).unwrap();
+    let usage = &response(&writer)["usage"];
+    assert_eq!((&usage["input_tokens"], &usage["input_tokens_details"]["cached_tokens"]), (&json!(10), &json!(7)));
+}

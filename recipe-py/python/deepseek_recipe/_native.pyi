@@ -505,6 +505,9 @@ class Decoder:
     def start(self, *, prompt_tokens: int = 0, cached_tokens: int = 0, fingerprint: str | None = None) -> bytes:
         """Starts the answer, once the backend knows the prompt's cost."""
 
+    def set_cached_tokens(self, cached_tokens: int) -> None:
+        """Sets how many of the prompt's tokens were found in a cache, where that is known only after the start."""
+
     def set_time(self, seconds: int) -> None:
         """Sets the time that closing events report, in seconds since 1970; the time of creation unless set."""
 

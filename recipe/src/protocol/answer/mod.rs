@@ -157,6 +157,11 @@ impl AnswerWriter {
         if self.is_finished(choice) { None } else { self.state.folds.get_mut(choice)?.recorder_mut() }
     }
 
+    /// Sets how many of the prompt's tokens were found in a cache, where that is known only after the start.
+    pub fn set_cached_tokens(&mut self, cached_tokens: u64) {
+        self.state.cached_tokens = cached_tokens;
+    }
+
     /// Sets the time that closing events report; the time of creation unless set.
     pub fn set_time(&mut self, seconds: u64) {
         self.state.time = seconds;
