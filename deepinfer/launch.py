@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +26,7 @@ from deepinfer.settings import ServeSettings, flag_of
 logger = logging.getLogger(__name__)
 
 EMBEDDED_MODEL: Final = "deepinfer-tiny"
-_ENGINES: Final = ("native", "scripted")
+_ENGINES: Final = ("native", "scripted", "remote")
 _SCRIPTED_CONTEXT: Final = 1024 * 1024
 _VOCABULARY: Final = 129280
 _LEAST_KEY_BYTES: Final = 16
@@ -37,6 +37,10 @@ _LEAST: Final = {
     "context_length": 2,
     "shutdown_seconds": 0,
     "keep_alive_seconds": 0.001,
+    "upstream_connect_seconds": 0.001,
+    "upstream_first_token_seconds": 0.001,
+    "upstream_token_seconds": 0.001,
+    "upstream_load_cap": 1,
     "requests_per_minute": 0,
     "concurrent_requests": 0,
     "stored_responses": 0,
@@ -65,7 +69,7 @@ def launch(settings: ServeSettings, environment: Mapping[str, str]) -> None:
 def resolve_config(settings: ServeSettings) -> ServerConfig:
     """Check the settings and freeze the server's part of them. Raises `UsageError` and `CommandError`."""
     _check(settings)
-    names = tuple(dict.fromkeys(settings.served_model_name or (_name_of(settings.model),)))
+    names = tuple(dict.fromkeys(settings.served_model_name or (_model_name(settings),)))
     key_file = None if settings.api_key_file is None else Path(settings.api_key_file)
     if key_file is not None:
         try:
@@ -97,7 +101,8 @@ def resolve_config(settings: ServeSettings) -> ServerConfig:
 
 def build_engine(settings: ServeSettings) -> Engine:
     """Build the chosen engine, without starting it. Raises `CommandError` and `EngineError`."""
-    return _scripted_engine(settings) if settings.engine == "scripted" else _native_engine(settings)
+    builders = {"native": _native_engine, "scripted": _scripted_engine, "remote": _remote_engine}
+    return builders[settings.engine](settings)
 
 
 def open_response_store(config: ServerConfig, environment: Mapping[str, str]) -> ResponseStore | None:
@@ -125,6 +130,10 @@ def _check(settings: ServeSettings) -> None:
         raise UsageError("--engine scripted needs --script FILE, a file of rules")
     if settings.engine != "scripted" and settings.script is not None:
         raise UsageError("--script works with --engine scripted only; add it, or leave --script out")
+    if settings.engine == "remote" and not settings.upstream:
+        raise UsageError("--engine remote needs --upstream URL, the address of a server that generates")
+    if settings.engine != "remote" and settings.upstream:
+        raise UsageError("--upstream works with --engine remote only; add it, or leave --upstream out")
     if settings.engine == "native" and settings.model != EMBEDDED_MODEL and not Path(settings.model).is_dir():
         raise UsageError(
             f"--model {settings.model!r} is no directory; give that of a checkpoint, or {EMBEDDED_MODEL}. "
@@ -138,6 +147,15 @@ def _check(settings: ServeSettings) -> None:
             raise UsageError(f"{flag_of(name)} is {value}; it must be at least {least}")
     if any(not name.strip() for name in settings.served_model_name):
         raise UsageError("--served-model-name is empty; give the name that requests will use")
+
+
+def _model_name(settings: ServeSettings) -> str:
+    """The name that is served unless others are given: that of the model, at an upstream where it runs there."""
+    if settings.engine != "remote":
+        return _name_of(settings.model)
+    from deepinfer.backends.remote.settings import first_model_name
+
+    return settings.upstream_model or first_model_name(settings)
 
 
 def _name_of(model: str) -> str:
@@ -225,6 +243,20 @@ def _native_engine(settings: ServeSettings) -> Engine:
         token_texts=lambda: _token_texts(settings, model.vocab_size),
         vocabulary=lambda: _vocabulary(settings, model.vocab_size),
     )
+
+
+def _remote_engine(settings: ServeSettings) -> Engine:
+    from deepinfer.backends.remote.engine import RemoteEngine
+    from deepinfer.backends.remote.settings import remote_config
+
+    return RemoteEngine(remote_config(settings, vocabulary_size=_VOCABULARY, spell=lambda ids: _spell(settings, ids)))
+
+
+def _spell(settings: ServeSettings, token_ids: Sequence[int]) -> str:
+    """Write ids as text, control tokens as their spellings."""
+    from deepinfer.server.token_texts import spell
+
+    return spell(prompt_format(settings.prompt_format), token_ids)
 
 
 def _token_texts(settings: ServeSettings, vocabulary_size: int) -> list[tuple[str, str]] | None:

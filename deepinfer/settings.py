@@ -25,6 +25,7 @@ class Group(StrEnum):
     ADDRESS = "address"
     ACCESS = "access"
     MODEL = "model and engine"
+    GATEWAY = "gateway (engine remote)"
     ANSWERS = "answers"
     LIMITS = "limits"
     LOG = "log"
@@ -116,7 +117,9 @@ class ServeSettings:
         metavar="ALIAS[=NAME]",
         default_words="none",
     )
-    engine: str = _setting("native", Group.MODEL, "native or scripted", metavar="ENGINE")
+    engine: str = _setting(
+        "native", Group.MODEL, "native, scripted, or remote, which asks other servers", metavar="ENGINE"
+    )
     script: str | None = _setting(None, Group.MODEL, "rules of the scripted engine, in TOML", metavar="FILE")
     prompt_format: str = _setting("v4.1", Group.MODEL, "prompt format", choices=tuple(PROMPT_FORMATS))
     context_length: int | None = _setting(
@@ -126,6 +129,57 @@ class ServeSettings:
         kind=Kind.WHOLE,
         metavar="TOKENS",
         default_words="the engine's",
+    )
+
+    upstream: tuple[str, ...] = _setting(
+        (),
+        Group.GATEWAY,
+        "address of a server that generates",
+        kind=Kind.TEXTS,
+        metavar="URL",
+        default_words="none",
+    )
+    upstream_model: str | None = _setting(
+        None,
+        Group.GATEWAY,
+        "name that upstreams are asked for",
+        metavar="NAME",
+        default_words="the first that each lists",
+    )
+    upstream_api_key: str | None = _setting(
+        None,
+        Group.GATEWAY,
+        "key for the upstreams, or a file that holds it",
+        metavar="KEY|FILE",
+        default_words="none",
+        secret=True,
+    )
+    upstream_ca: str | None = _setting(
+        None,
+        Group.GATEWAY,
+        "certificates that https upstreams are verified by, in PEM",
+        metavar="FILE",
+        default_words="those of the system",
+    )
+    upstream_connect_seconds: float = _setting(
+        5.0, Group.GATEWAY, "longest wait for a connection", kind=Kind.NUMBER, metavar="SECONDS"
+    )
+    upstream_first_token_seconds: float = _setting(
+        600.0,
+        Group.GATEWAY,
+        "longest wait for the first token, the upstream's queue included",
+        kind=Kind.NUMBER,
+        metavar="SECONDS",
+    )
+    upstream_token_seconds: float = _setting(
+        60.0, Group.GATEWAY, "longest wait between tokens", kind=Kind.NUMBER, metavar="SECONDS"
+    )
+    upstream_load_cap: float = _setting(
+        2.0,
+        Group.GATEWAY,
+        "how many times the average load an upstream may have before its conversations go elsewhere",
+        kind=Kind.NUMBER,
+        metavar="FACTOR",
     )
 
     history_key: str | None = _setting(

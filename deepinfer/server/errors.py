@@ -12,7 +12,8 @@ import deepseek_recipe as recipe
 from deepinfer.errors import EngineError
 from deepinfer.server.protocols import ProtocolName
 
-_UNAVAILABLE: Final = frozenset({"engine_stopped", "engine_overloaded", "server_shutting_down"})
+_UNAVAILABLE: Final = frozenset({"engine_stopped", "engine_overloaded", "server_shutting_down", "upstream_unreachable"})
+_GATEWAY: Final = {"upstream_failed": 502, "upstream_timeout": 504}
 # Where its clients look for an overloaded server.
 _OVERLOADED: Final = {"messages": 529}
 
@@ -101,4 +102,4 @@ def _as_http_error(error: Exception, *, method: str, path: str) -> HttpError:
 def _engine_status(error: EngineError) -> int:
     if error.client_fault:
         return 400
-    return 503 if error.code in _UNAVAILABLE else 500
+    return 503 if error.code in _UNAVAILABLE else _GATEWAY.get(error.code, 500)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
 import deepseek_recipe as recipe
-from deepinfer.core import Engine
+from deepinfer.core import Engine, Peer
 from deepinfer.server.exchange import Exchange
 from deepinfer.server.responses.store.interface import ResponseStore
 
@@ -89,6 +90,17 @@ class Metrics:
         self._gauge("waiting", "sequences that wait for memory").set_function(lambda: engine.health().waiting)
         cache_bytes = self._gauge("cache_bytes", "memory held by the caches of sequences in flight")
         cache_bytes.set_function(lambda: engine.health().cache_bytes)
+        if peers := engine.health().peers:
+            self._add_peer_gauges(engine, [peer.name for peer in peers])
+
+    def _add_peer_gauges(self, engine: Engine, names: Sequence[str]) -> None:
+        for name, text, value in (
+            ("ready", "1 if the upstream takes requests", lambda peer: float(peer.ready)),
+            ("running", "requests that are at the upstream", lambda peer: float(peer.running)),
+        ):
+            gauge = Gauge(f"deepinfer_upstream_{name}", text, ["upstream"], registry=self._registry)
+            for place, upstream in enumerate(names):
+                gauge.labels(upstream).set_function(partial(_peer_value, engine, place, value))
 
     def _gauge(self, name: str, text: str) -> Gauge:
         return Gauge(f"deepinfer_{name}", text, registry=self._registry)
@@ -98,3 +110,7 @@ class Metrics:
 
     def _histogram(self, name: str, text: str) -> Histogram:
         return Histogram(f"deepinfer_{name}", text, registry=self._registry, buckets=_SECONDS)
+
+
+def _peer_value(engine: Engine, place: int, value: Callable[[Peer], float]) -> float:
+    return value(engine.health().peers[place])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import deepseek_recipe as recipe
 from deepinfer.prompt_format import PromptFormat
 
@@ -12,6 +14,11 @@ def token_texts(version: PromptFormat) -> list[tuple[str, str]]:
     alphabet = _byte_alphabet()
     spelled = (tokenizer.decode_bytes([token_id]) for token_id in range(tokenizer.vocabulary_size))
     return [(data.decode("utf-8", "replace"), "".join(alphabet[byte] for byte in data)) for data in spelled]
+
+
+def spell(version: PromptFormat, token_ids: Sequence[int]) -> str:
+    """Text of ids, control tokens as their spellings."""
+    return recipe.Tokenizer.built_in(version).decode(token_ids)
 
 
 def _byte_alphabet() -> list[str]:

@@ -20,7 +20,11 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionForm:
-    """How an answer is written. `echoed` has the text that each choice begins with, `prompts` the ids it answers."""
+    """How an answer is written. `echoed` has the text that each choice begins with, `prompts` the ids it answers.
+
+    `usage_in_all`: every chunk has the usage so far. `ids_for_texts`: log probabilities are those of all tokens,
+    control tokens too, and name them `token_id:ID`.
+    """
 
     id: str
     model: str
@@ -30,8 +34,10 @@ class CompletionForm:
     stops: Sequence[str]
     stream: bool
     include_usage: bool
+    usage_in_all: bool
     with_logprobs: bool
     with_ids: bool
+    ids_for_texts: bool
 
 
 @dataclass(slots=True)
@@ -60,6 +66,10 @@ class CompletionDecoder:
         self._prompt_tokens, self._cached_tokens, self._fingerprint = prompt_tokens, cached_tokens, fingerprint
         return b""
 
+    def set_cached_tokens(self, cached_tokens: int) -> None:
+        """Set how many tokens of the prompt were found in a cache."""
+        self._cached_tokens = cached_tokens
+
     def set_time(self, seconds: int) -> None:
         """Nothing here reports the time of the end."""
 
@@ -68,14 +78,27 @@ class CompletionDecoder:
         self._completion_tokens += len(token_ids)
         state = self._choices[choice]
         growth = state.text.push(token_ids, logprobs)
+        if self._form.ids_for_texts:
+            growth.tokens = _all_tokens(token_ids, logprobs)
         if state.text.stopped:
             state.finish_reason = "stop"
         return self._show(choice, growth, token_ids)
+
+    def push_text(self, text: str, token_count: int | None = None, choice: int = 0) -> bytes:
+        """Take text of a choice, from an engine that has no tokens."""
+        self._completion_tokens += token_count or 0
+        state = self._choices[choice]
+        growth = state.text.push_text(text)
+        if state.text.stopped:
+            state.finish_reason = "stop"
+        return self._show(choice, growth, ())
 
     def finish(self, reason: str | None, choice: int = 0) -> bytes:
         """End a choice; with the last of them, the answer."""
         state = self._choices[choice]
         growth = state.text.finish()
+        if self._form.ids_for_texts:
+            growth.tokens = []
         state.finish_reason = state.finish_reason or reason or "stop"
         shown = self._show(choice, growth, (), closing=True)
         return shown + self._end() if all(state.finish_reason for state in self._choices) else shown
@@ -118,7 +141,9 @@ class CompletionDecoder:
             choice["prompt_token_ids"] = form.prompts[index]
         state.begun = True
         chunk = self._frame([choice])
-        if form.include_usage:
+        if form.usage_in_all:
+            chunk["usage"] = self._usage()
+        elif form.include_usage:
             chunk["usage"] = None
         elif closing and all(state.finish_reason for state in self._choices):
             chunk["usage"] = self._usage()
@@ -127,7 +152,8 @@ class CompletionDecoder:
     def _end(self) -> bytes:
         if not self._form.stream:
             return b""
-        usage = _event(self._frame([]) | {"usage": self._usage()}) if self._form.include_usage else b""
+        with_usage = self._form.include_usage or self._form.usage_in_all
+        usage = _event(self._frame([]) | {"usage": self._usage()}) if with_usage else b""
         return usage + _DONE
 
     def _whole(self, index: int) -> Json:
@@ -158,6 +184,8 @@ class CompletionDecoder:
         }
 
     def _spelled(self, id: int) -> str:
+        if self._form.ids_for_texts:
+            return f"token_id:{id}"
         data = self._tokenizer.decode_bytes([id])
         try:
             return data.decode()
@@ -182,6 +210,12 @@ class CompletionDecoder:
             "total_tokens": self._prompt_tokens + self._completion_tokens,
             "prompt_tokens_details": {"cached_tokens": self._cached_tokens},
         }
+
+
+def _all_tokens(token_ids: Sequence[int], logprobs: Logprobs | None) -> list[TokenText]:
+    if logprobs is None:
+        return []
+    return [TokenText(id, 0, logprob, top) for id, (logprob, top) in zip(token_ids, logprobs, strict=True)]
 
 
 def _event(content: Json) -> bytes:

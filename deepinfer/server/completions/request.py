@@ -8,12 +8,14 @@ from typing import Final
 
 import msgspec
 
+from deepinfer.core import Grammar, ThinkingLimit
 from deepinfer.server.errors import HttpError
 from deepinfer.server.json_body import read_json
 from deepinfer.server.services import Services
 
 _MAX_STOPS: Final = 16
 _MAX_STOP_LENGTH: Final = 256
+_MAX_STOP_IDS: Final = 64
 _MAX_CHOICES: Final = 128
 _MAX_PER_PROMPT: Final = 8
 _MAX_LOGPROBS: Final = 20
@@ -25,6 +27,7 @@ class StreamOptions(msgspec.Struct):
     """`stream_options`."""
 
     include_usage: bool = False
+    continuous_usage_stats: bool = False
 
 
 class CompletionRequest(msgspec.Struct):
@@ -50,8 +53,12 @@ class CompletionRequest(msgspec.Struct):
     frequency_penalty: float | None = None
     repetition_penalty: float | None = None
     logit_bias: dict[int, float] | None = None
+    stop_token_ids: list[int] | None = None
     return_token_ids: bool | None = None
+    return_tokens_as_token_ids: bool | None = None
     add_special_tokens: bool = True
+    grammar: Grammar | None = None
+    thinking_limit: ThinkingLimit | None = None
 
     @property
     def stops(self) -> list[str]:
@@ -72,6 +79,7 @@ def read_completion(body: bytes, services: Services) -> CompletionRequest:
     _check_number("frequency_penalty", request.frequency_penalty, -2, 2)
     _check_number("repetition_penalty", request.repetition_penalty, 0.01, 10)
     _check_bias(request, services)
+    _check_stop_ids(request.stop_token_ids or [], services)
     _check_number("n", request.n, 1, _MAX_PER_PROMPT)
     _check_number("logprobs", request.logprobs, 0, _MAX_LOGPROBS)
     _check_number("seed", request.seed, -(2**63), 2**63 - 1)
@@ -155,6 +163,12 @@ def _check_stops(stops: Sequence[str]) -> None:
         if not 1 <= len(stop) <= _MAX_STOP_LENGTH:
             message = f"must have from 1 to {_MAX_STOP_LENGTH} characters each, not {len(stop)}"
             raise _refused("out_of_range", "stop", message)
+
+
+def _check_stop_ids(ids: Sequence[int], services: Services) -> None:
+    if len(ids) > _MAX_STOP_IDS:
+        raise _refused("array_too_long", "stop_token_ids", f"must hold at most {_MAX_STOP_IDS} items, not {len(ids)}")
+    services.check_ids(ids, "stop_token_ids")
 
 
 def _check_bias(request: CompletionRequest, services: Services) -> None:

@@ -42,8 +42,10 @@ class CompletionSurface:
             stops=request.stops,
             stream=bool(request.stream),
             include_usage=request.stream_options is not None and request.stream_options.include_usage,
+            usage_in_all=request.stream_options is not None and request.stream_options.continuous_usage_stats,
             with_logprobs=request.logprobs is not None,
             with_ids=bool(request.return_token_ids),
+            ids_for_texts=bool(request.return_tokens_as_token_ids),
         )
         return Work(
             answer_id=answer_id,
@@ -54,6 +56,8 @@ class CompletionSurface:
                     request_id=f"{answer_id}/{choice}",
                     token_ids=prompt.ids,
                     sampling=_sampling(request, choice, len(prompt.ids), services),
+                    grammar=request.grammar,
+                    thinking_limit=request.thinking_limit,
                 )
                 for choice, prompt in enumerate(prompts)
             ],
@@ -76,9 +80,14 @@ def _sampling(request: CompletionRequest, choice: int, prompt_tokens: int, servi
         repetition_penalty=1.0 if request.repetition_penalty is None else request.repetition_penalty,
         logit_bias=request.logit_bias or {},
         seed=choice_seed(request.seed, choice),
-        stop_token_ids=(recipe.eos_token_id(services.model.recipe_version),),
+        stop_token_ids=_stop_token_ids(request, services),
         top_logprobs=request.logprobs,
     )
+
+
+def _stop_token_ids(request: CompletionRequest, services: Services) -> tuple[int, ...]:
+    end = recipe.eos_token_id(services.model.recipe_version)
+    return (end, *(id for id in request.stop_token_ids or () if id != end))
 
 
 def _max_tokens(request: CompletionRequest, prompt_tokens: int, limit: int) -> int:

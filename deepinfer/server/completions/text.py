@@ -58,6 +58,13 @@ class AnswerText:
             self._take(self._decoder.decode(data), growth)
         return growth
 
+    def push_text(self, text: str) -> Growth:
+        """Take text of an engine that has no tokens."""
+        growth = Growth()
+        if not self.stopped:
+            self._take(text, growth)
+        return growth
+
     def finish(self) -> Growth:
         """Show all that was held back."""
         growth = Growth()

@@ -1,0 +1,72 @@
+"""One upstream: whether it works, what it offers, how much runs there. Owns its connections and this state."""
+
+from __future__ import annotations
+
+import logging
+
+from deepinfer.backends.remote.config import RemoteConfig
+from deepinfer.backends.remote.dialects import Dialect
+from deepinfer.backends.remote.faults import UpstreamFaultError, refusal
+from deepinfer.backends.remote.http_client import ConnectionFaultError, HttpClient, Origin
+from deepinfer.backends.remote.probe import Found, probe
+
+logger = logging.getLogger(__name__)
+
+# Longest wait for an answer to a check.
+_CHECK_SECONDS = 5.0
+# Servers without such a path are up if they say so.
+_NO_SUCH_PATH = (404, 405)
+
+
+class Upstream:
+    """A server that requests may go to. `running` counts those that are there now."""
+
+    def __init__(self, origin: Origin, config: RemoteConfig) -> None:
+        self.name = origin.url
+        self.running = 0
+        # Why no requests go there, or None while they do.
+        self.fault: str | None = "not asked yet"
+        self.client = HttpClient(origin, api_key=config.api_key, tls=config.tls, connect_seconds=config.connect_seconds)
+        self._config = config
+        self._found: Found | None = None
+
+    @property
+    def dialect(self) -> Dialect | None:
+        """How it is spoken to; None while that is not known."""
+        return None if self._found is None else self._found.dialect
+
+    @property
+    def context_length(self) -> int | None:
+        """Most tokens of prompt and answer together, where it says."""
+        return None if self._found is None else self._found.context_length
+
+    @property
+    def model(self) -> str | None:
+        """The name of its model."""
+        return None if self._found is None else self._found.model
+
+    async def check(self) -> None:
+        """Ask how it is, and what it offers if that is not known. Sets `fault`."""
+        try:
+            if self._found is None:
+                self._found = await probe(self.client, self._config)
+            else:
+                answer = await self.client.fetch("GET", "/health", seconds=_CHECK_SECONDS)
+                if answer.status != 200 and answer.status not in _NO_SUCH_PATH:
+                    raise refusal(answer.status, answer.body)
+        except (ConnectionFaultError, UpstreamFaultError) as error:
+            # What comes back may be another server.
+            self._found = None
+            self.leave_out(str(error))
+            return
+        if self.fault is not None:
+            logger.info("upstream %s takes requests: %s, model %s", self.name, self._found.dialect.name, self.model)
+            for warning in self._found.warnings:
+                logger.warning("upstream %s: %s", self.name, warning)
+        self.fault = None
+
+    def leave_out(self, reason: str) -> None:
+        """Send no more requests there until a check passes."""
+        if self.fault is None or self.fault != reason:
+            logger.warning("upstream %s is left out: %s", self.name, reason)
+        self.fault = reason
