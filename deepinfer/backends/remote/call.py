@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from deepinfer.backends.remote.connection import Connection, ConnectionFaultError
 from deepinfer.backends.remote.dialects import Dialect
 from deepinfer.backends.remote.faults import UpstreamFaultError, broken, refusal
-from deepinfer.backends.remote.http_client import Connection, ConnectionFaultError, HttpClient
+from deepinfer.backends.remote.http_client import HttpClient
 from deepinfer.backends.remote.sse import EventReader, EventTooLongError
 from deepinfer.core import FinishReason, Request, StepOutput
 

@@ -80,7 +80,6 @@ class RemoteEngine:
         loop = asyncio.get_running_loop()
         task = loop.create_task(flight.run())
         self._flights[request.request_id] = (flight, task)
-        task.add_done_callback(lambda _: self._forget(request.request_id, flight))
 
         def abandon() -> None:
             if not loop.is_closed():
@@ -133,6 +132,12 @@ class RemoteEngine:
         assert place is not None
         return self._upstreams[place]
 
+    def forget(self, request_id: str, flight: Flight) -> None:
+        """Take note that a flight has ended."""
+        found = self._flights.get(request_id)
+        if found is not None and found[0] is flight:
+            del self._flights[request_id]
+
     def leave_out(self, upstream: Upstream, reason: str) -> None:
         """Send no requests to an upstream until a check passes."""
         upstream.leave_out(reason)
@@ -159,11 +164,6 @@ class RemoteEngine:
             del self._flights[request_id]
             found[1].cancel()
             flight.outbox.put(aborted())
-
-    def _forget(self, request_id: str, flight: Flight) -> None:
-        found = self._flights.get(request_id)
-        if found is not None and found[0] is flight:
-            del self._flights[request_id]
 
     def _shortest_context(self) -> int:
         lengths = [upstream.context_length for upstream in self._upstreams if upstream.fault is None]

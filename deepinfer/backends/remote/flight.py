@@ -35,6 +35,9 @@ class Routes(Protocol):
     def route(self, request: Request, tried: list[Upstream]) -> Upstream:
         """Choose an upstream, one that was not tried if there is one. Raises `EngineError` if there is none."""
 
+    def forget(self, request_id: str, flight: Flight) -> None:
+        """Take note that a flight has ended."""
+
     def leave_out(self, upstream: Upstream, reason: str) -> None:
         """Send no requests to an upstream until a check passes."""
 
@@ -43,6 +46,7 @@ class Flight:
     """A request in flight; `run` takes it to its end."""
 
     def __init__(self, request: Request, outbox: Outbox, routes: Routes, config: RemoteConfig) -> None:
+        self.request_id = request.request_id
         self.outbox = outbox
         self.has_tokens = False
         self._request = request
@@ -57,21 +61,29 @@ class Flight:
 
     async def run(self) -> None:
         """Bring the answer into the outbox, or an error."""
+        end: FinishReason | EngineError
         try:
-            await self._try_upstreams()
+            end = await self._try_upstreams()
         except EngineError as error:
-            self.outbox.fail(error)
+            end = error
         except Exception as error:
-            logger.exception("the gateway failed at %s", self._request.request_id)
+            logger.exception("the gateway failed at %s", self.request_id)
             message = f"the gateway failed with {type(error).__name__}; its log has the details"
-            self.outbox.fail(EngineError(message, code="engine_failed"))
+            end = EngineError(message, code="engine_failed")
+        # Before the reader hears of it, who may use the id again.
+        self._routes.forget(self.request_id, self)
+        if isinstance(end, EngineError):
+            self.outbox.fail(end)
+        else:
+            self._put_own()
+            self.outbox.put(StepOutput(token_ids=(), finish_reason=end))
 
     def check_time(self, now: float) -> None:
         """End a call whose upstream has been silent for too long."""
         if self._call is not None:
             self._call.check_time(now)
 
-    async def _try_upstreams(self) -> None:
+    async def _try_upstreams(self) -> FinishReason:
         tried: list[Upstream] = []
         failure: EngineError | None = None
         while True:
@@ -83,8 +95,7 @@ class Flight:
                 await asyncio.sleep(_PAUSE_SECONDS)
             tried.append(upstream)
             try:
-                await self._run_at(upstream)
-                return
+                return await self._run_at(upstream)
             except UpstreamFaultError as fault:
                 failure = fault.of(upstream.name)
                 if fault.lost:
@@ -93,9 +104,9 @@ class Flight:
                     raise failure from None
                 if len(tried) == _MAX_TRIES or tried.count(upstream) == _MAX_TRIES_AT_ONE:
                     raise failure from None
-                logger.warning("%s is tried again: %s", self._request.request_id, failure)
+                logger.warning("%s is tried again: %s", self.request_id, failure)
 
-    async def _run_at(self, upstream: Upstream) -> None:
+    async def _run_at(self, upstream: Upstream) -> FinishReason:
         dialect = upstream.dialect
         assert dialect is not None
         phases = self._phases = Phases(self._request, dialect.features.grammar)
@@ -115,11 +126,10 @@ class Flight:
                 reason = await call.run()
                 self._is_first_phase = False
                 self._own += phases.end(reason)
+            return phases.finish
         finally:
             upstream.running -= 1
             self._call = None
-        self._put_own()
-        self.outbox.put(StepOutput(token_ids=(), finish_reason=phases.finish))
 
     def _deliver(self, output: StepOutput) -> None:
         assert self._phases is not None

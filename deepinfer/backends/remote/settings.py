@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from deepinfer.backends.remote.config import RemoteConfig
+from deepinfer.backends.remote.connection import ConnectionFaultError
 from deepinfer.backends.remote.faults import UpstreamFaultError
-from deepinfer.backends.remote.http_client import ConnectionFaultError, HttpClient, Origin
+from deepinfer.backends.remote.http_client import HttpClient, Origin
 from deepinfer.backends.remote.probe import first_model
 from deepinfer.mistakes import CommandError, UsageError
 from deepinfer.settings import ServeSettings

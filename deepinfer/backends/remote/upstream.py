@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 
 from deepinfer.backends.remote.config import RemoteConfig
+from deepinfer.backends.remote.connection import ConnectionFaultError
 from deepinfer.backends.remote.dialects import Dialect
 from deepinfer.backends.remote.faults import UpstreamFaultError, refusal
-from deepinfer.backends.remote.http_client import ConnectionFaultError, HttpClient, Origin
+from deepinfer.backends.remote.http_client import HttpClient, Origin
 from deepinfer.backends.remote.probe import Found, probe
 
 logger = logging.getLogger(__name__)

@@ -36,7 +36,7 @@ class _Meta(msgspec.Struct):
 class _Event(msgspec.Struct):
     output_ids: list[int] | None = None
     meta_info: _Meta | None = None
-    error: msgspec.Raw | None = None
+    error: Any = None
 
 
 _EVENTS: Final = msgspec.json.Decoder(_Event)
@@ -170,6 +170,6 @@ def _decoded(event: bytes) -> _Event:
         found = _EVENTS.decode(event)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise broken(f"it sent an event that cannot be read: {error}") from None
-    if found.error is not None and bytes(found.error) != b"null":
+    if found.error is not None:
         raise error_event(event)
     return found

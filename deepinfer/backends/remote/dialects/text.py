@@ -26,7 +26,7 @@ class _Choice(msgspec.Struct):
 class _Chunk(msgspec.Struct):
     choices: list[_Choice] = []
     usage: Usage | None = None
-    error: msgspec.Raw | None = None
+    error: Any = None
 
 
 _CHUNKS: Final = msgspec.json.Decoder(_Chunk)
@@ -109,6 +109,6 @@ def _decoded(event: bytes) -> _Chunk:
         chunk = _CHUNKS.decode(event)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise broken(f"it sent an event that cannot be read: {error}") from None
-    if chunk.error is not None and bytes(chunk.error) != b"null":
+    if chunk.error is not None:
         raise error_event(event)
     return chunk
