@@ -5,6 +5,7 @@ Starts no engine and opens no port for longer than a moment. Needs none of the p
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 import platform
@@ -16,6 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
+from deepinfer.core import Engine
 from deepinfer.errors import EngineError
 from deepinfer.mistakes import CommandError, UsageError
 from deepinfer.setting_sources import unknown_variables
@@ -104,7 +106,10 @@ def _settings(settings: ServeSettings) -> Generator[Finding, None, bool]:
 
     try:
         config = resolve_config(settings)
-        model = build_engine(settings).describe()
+        engine = build_engine(settings)
+        if settings.engine == "remote":
+            yield from _upstreams(engine)
+        model = engine.describe()
     except (UsageError, CommandError, EngineError) as error:
         yield Finding("fail", "the settings do not work", str(error))
         return False
@@ -116,6 +121,28 @@ def _settings(settings: ServeSettings) -> Generator[Finding, None, bool]:
     aliases = ", ".join(f"{alias} = {name}" for alias, name in config.model_aliases)
     yield Finding("ok", f"aliases: {aliases or 'none; Claude Code as it is needs --model-alias ' + repr('claude-*')}")
     return True
+
+
+def _upstreams(engine: Engine) -> Iterator[Finding]:
+    """Ask every upstream what it is. Raises `EngineError` if none can be used."""
+    from deepinfer.backends.remote.engine import RemoteEngine
+
+    assert isinstance(engine, RemoteEngine)
+
+    async def ask() -> None:
+        await engine.start()
+        await engine.stop()
+
+    asyncio.run(ask())
+    for upstream in engine.upstreams:
+        if upstream.found is None:
+            yield Finding("warn", f"upstream {upstream.name} cannot be used", upstream.fault or "")
+        else:
+            yield Finding(
+                "ok", f"upstream {upstream.name} is {upstream.found.dialect.name}, model {upstream.found.model}"
+            )
+            for warning in upstream.found.warnings:
+                yield Finding("warn", f"upstream {upstream.name}", warning)
 
 
 def _port(settings: ServeSettings) -> Iterator[Finding]:

@@ -166,8 +166,8 @@ class RemoteEngine:
             flight.outbox.put(aborted())
 
     def _shortest_context(self) -> int:
-        lengths = [upstream.context_length for upstream in self._upstreams if upstream.fault is None]
-        known = [length for length in lengths if length is not None]
+        found = [upstream.found for upstream in self._upstreams if upstream.found is not None]
+        known = [one.context_length for one in found if one.context_length is not None]
         if not known:
             message = "no upstream tells its context length; pass it with --context-length"
             raise EngineError(message, code="invalid_configuration")
@@ -198,9 +198,8 @@ class RemoteEngine:
 
 def _lack(request: Request, upstream: Upstream) -> EngineError | None:
     """What a request asks for and an upstream cannot do; None if it can do all of it."""
-    dialect = upstream.dialect
-    assert dialect is not None
-    grammar, features = request.grammar, dialect.features
+    assert upstream.found is not None
+    grammar, features = request.grammar, upstream.found.dialect.features
     if grammar is not None and grammar.required and features.grammar is GrammarForm.NONE:
         message = f"upstream {upstream.name} holds no answers to a grammar, which this request needs"
         return EngineError(message, code="grammar_not_supported", client_fault=True).about(grammar.field)

@@ -107,8 +107,8 @@ class Flight:
                 logger.warning("%s is tried again: %s", self.request_id, failure)
 
     async def _run_at(self, upstream: Upstream) -> FinishReason:
-        dialect = upstream.dialect
-        assert dialect is not None
+        assert upstream.found is not None
+        dialect = upstream.found.dialect
         phases = self._phases = Phases(self._request, dialect.features.grammar)
         self._own = phases.opening()
         self._is_first_phase = True

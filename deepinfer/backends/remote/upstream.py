@@ -6,7 +6,6 @@ import logging
 
 from deepinfer.backends.remote.config import RemoteConfig
 from deepinfer.backends.remote.connection import ConnectionFaultError
-from deepinfer.backends.remote.dialects import Dialect
 from deepinfer.backends.remote.faults import UpstreamFaultError, refusal
 from deepinfer.backends.remote.http_client import HttpClient, Origin
 from deepinfer.backends.remote.probe import Found, probe
@@ -29,40 +28,28 @@ class Upstream:
         self.fault: str | None = "not asked yet"
         self.client = HttpClient(origin, api_key=config.api_key, tls=config.tls, connect_seconds=config.connect_seconds)
         self._config = config
-        self._found: Found | None = None
-
-    @property
-    def dialect(self) -> Dialect | None:
-        """How it is spoken to; None while that is not known."""
-        return None if self._found is None else self._found.dialect
-
-    @property
-    def context_length(self) -> int | None:
-        """Most tokens of prompt and answer together, where it says."""
-        return None if self._found is None else self._found.context_length
-
-    @property
-    def model(self) -> str | None:
-        """The name of its model."""
-        return None if self._found is None else self._found.model
+        # What it is; None while that is not known.
+        self.found: Found | None = None
 
     async def check(self) -> None:
         """Ask how it is, and what it offers if that is not known. Sets `fault`."""
         try:
-            if self._found is None:
-                self._found = await probe(self.client, self._config)
+            if self.found is None:
+                self.found = await probe(self.client, self._config)
             else:
                 answer = await self.client.fetch("GET", "/health", seconds=_CHECK_SECONDS)
                 if answer.status != 200 and answer.status not in _NO_SUCH_PATH:
                     raise refusal(answer.status, answer.body)
         except (ConnectionFaultError, UpstreamFaultError) as error:
             # What comes back may be another server.
-            self._found = None
+            self.found = None
             self.leave_out(str(error))
             return
         if self.fault is not None:
-            logger.info("upstream %s takes requests: %s, model %s", self.name, self._found.dialect.name, self.model)
-            for warning in self._found.warnings:
+            logger.info(
+                "upstream %s takes requests: %s, model %s", self.name, self.found.dialect.name, self.found.model
+            )
+            for warning in self.found.warnings:
                 logger.warning("upstream %s: %s", self.name, warning)
         self.fault = None
 
