@@ -90,7 +90,8 @@ class Phases:
         elif self._ended_early and len(self._answer) < self._request.sampling.max_tokens:
             # The answer must match a grammar that has not begun: what comes before it ends here instead.
             self._ended_early = False
-            return self._end_thinking() if self._thinking else self._wake()
+            if not self._awake:
+                return self._end_thinking() if self._thinking else self._wake()
         elif reason is FinishReason.LENGTH and self._limit_is_reached and not self._is_full:
             return self._end_thinking()
         elif reason is FinishReason.LENGTH or self._is_full:

@@ -85,19 +85,20 @@ class SglangDialect:
 
     def reader(self, request: Request) -> SglangReader:
         """Read its answer."""
-        return SglangReader(self._vocabulary_size, request.sampling.top_logprobs, request.sampling.stop_token_ids)
+        return SglangReader(self._vocabulary_size, request.sampling.top_logprobs)
 
 
 class SglangReader:
     """Reads one answer."""
 
-    def __init__(self, vocabulary_size: int, top_logprobs: int | None, stop_token_ids: Sequence[int]) -> None:
+    def __init__(self, vocabulary_size: int, top_logprobs: int | None) -> None:
         self.finish: FinishReason | None = None
         self.complete = False
         self._vocabulary_size = vocabulary_size
         self._top_logprobs = top_logprobs
-        self._stop_token_ids = stop_token_ids
         self._count = 0
+        self._first: list[int] = []
+        self._cumulative: bool | None = None
 
     def read(self, events: Sequence[bytes]) -> StepOutput | None:
         """Make one output of all events. Raises `UpstreamFaultError`."""
@@ -135,13 +136,15 @@ class SglangReader:
         end = meta.finish_reason
         tail = output_ids[-new:] if new else []
         if end is not None and isinstance(end.matched, int) and output_ids[-1:] != [end.matched]:
-            # The token that ended the answer is left out. It may be counted all the same.
-            if len(output_ids) not in (new, meta.completion_tokens):
-                tail = output_ids[len(output_ids) - new + 1 :]
-            tail = [*tail, end.matched]
+            # The token that ended the answer is left out, though it may be counted.
+            tail = [*(output_ids[self._count :] if self._holds_all(output_ids) else output_ids), end.matched]
         if len(tail) < new:
             raise broken(f"it counts {new} new tokens and sent {len(tail)}")
         token_ids += tail
+        if not self._count:
+            self._first = output_ids
+        elif end is None and self._cumulative is None:
+            self._cumulative = len(output_ids) == meta.completion_tokens
         if logprobs is not None:
             logprobs += self._logprobs(meta, len(tail))
         self._count = meta.completion_tokens
@@ -149,6 +152,13 @@ class SglangReader:
             if end.type == "abort":
                 raise broken(f"it ended the answer: {end.message or 'abort'}")
             self.finish = finish_of(end.type)
+
+    def _holds_all(self, output_ids: list[int]) -> bool:
+        """Whether an event has the ids of all the answer so far, and not of one step."""
+        if self._cumulative is None:
+            # One event came before, if any.
+            return output_ids[: self._count] == self._first
+        return self._cumulative
 
     def _logprobs(self, meta: _Meta, new: int) -> list[TokenLogprob]:
         if new == 0:
