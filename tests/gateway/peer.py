@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -66,11 +67,17 @@ Handler = Callable[[Asked], Awaitable[None]]
 
 @dataclass
 class Peer:
-    """`generate` answers what is asked to generate in a stream; all else is answered as vLLM would."""
+    """`generate` answers what is asked to generate in a stream; all else is answered as vLLM would.
+
+    Of other `kind`s are "text", which gives no ids, "words", which takes none either, and "sglang".
+    """
 
     generate: Handler
     grammars: bool = False
+    kind: str = "ids"
+    host: str = "127.0.0.1"
     port: int = 0
+    tls: ssl.SSLContext | None = None
     is_healthy: bool = True
     models: list[dict[str, Any]] = field(default_factory=lambda: [{"id": "tiny", "max_model_len": 4096}])
     asked: list[Asked] = field(default_factory=list)
@@ -79,7 +86,7 @@ class Peer:
 
     @property
     def origin(self) -> Origin:
-        return Origin("127.0.0.1", self.port, False, "")
+        return Origin(self.host, self.port, self.tls is not None, "")
 
     @property
     def generated(self) -> list[Asked]:
@@ -111,18 +118,30 @@ class Peer:
             asked.answer({}, status=200 if self.is_healthy else 503)
         elif asked.json.get("stream"):
             await self.generate(asked)
-        elif "structured_outputs" in asked.json and not self.grammars:
-            asked.answer({"error": {"message": "no such grammar", "code": 400}}, status=400)
-        elif asked.path == "/v1/completions":
-            asked.answer({"choices": [{"text": "x", "token_ids": [1000]}]})
         else:
+            self.generate_one(asked)
+
+    def generate_one(self, asked: Asked) -> None:
+        """Answer a probe."""
+        body = asked.json
+        if asked.path == "/generate" and self.kind == "sglang":
+            held = "ebnf" in body["sampling_params"] and self.grammars
+            asked.answer({"output_ids": [1000 if held else 5], "meta_info": {"completion_tokens": 1}})
+        elif asked.path != "/v1/completions" or self.kind == "sglang":
             asked.answer({"error": "no such path"}, status=404)
+        elif "structured_outputs" in body and not self.grammars and self.kind == "ids":
+            asked.answer({"error": {"message": "no such grammar", "code": 400}}, status=400)
+        elif self.kind == "words" and not isinstance(body["prompt"], str):
+            asked.answer({"error": {"message": "prompt must be a string"}}, status=422)
+        else:
+            ids = {"token_ids": [1000]} if self.kind == "ids" else {}
+            asked.answer({"choices": [{"text": "x", **ids}]})
 
 
 @asynccontextmanager
 async def listening(peer: Peer) -> AsyncIterator[Peer]:
     """A peer on a free port."""
-    server = await asyncio.start_server(peer.serve, "127.0.0.1", peer.port)
+    server = await asyncio.start_server(peer.serve, peer.host, peer.port, ssl=peer.tls)
     peer.port = server.sockets[0].getsockname()[1]
     try:
         yield peer

@@ -1,0 +1,104 @@
+"""What text completions offer to gateways: ids everywhere, the cost from the start on, whole grammars."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import deepseek_recipe as recipe
+from tests.e2e.server_process import ServerProcess
+
+PATH = "/v1/completions"
+TOKENIZER = recipe.Tokenizer.built_in("v4.1")
+END = recipe.eos_token_id("v4.1")
+
+
+def special(spelling: str) -> int:
+    found = TOKENIZER.special_id(spelling)
+    assert found is not None
+    return found
+
+
+THINK_END = special("</think>")
+
+
+def body_of(**fields: Any) -> dict[str, Any]:
+    return {"model": "deepinfer-tiny", "prompt": [5, 6, 7], "max_tokens": 30, "return_token_ids": True, **fields}
+
+
+def post(server: ServerProcess, **fields: Any) -> dict[str, Any]:
+    answer = server.http.post(PATH, json=body_of(**fields), timeout=60)
+    assert answer.status_code == 200, answer.text
+    content: dict[str, Any] = answer.json()
+    return content
+
+
+def chunks(server: ServerProcess, **fields: Any) -> list[dict[str, Any]]:
+    text = server.http.post(PATH, json=body_of(stream=True, **fields), timeout=60).text
+    return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+
+
+def test_further_tokens_may_end_an_answer(native: ServerProcess) -> None:
+    ids = post(native, temperature=0)["choices"][0]["token_ids"]
+    stop = ids[4]
+    choice = post(native, temperature=0, stop_token_ids=[stop])["choices"][0]
+    assert choice["token_ids"] == ids[: ids.index(stop) + 1]
+    assert choice["finish_reason"] == "stop"
+
+
+def test_every_token_has_its_log_probability_control_tokens_too(native: ServerProcess) -> None:
+    fields = {"temperature": 0, "logprobs": 2, "return_tokens_as_token_ids": True, "logit_bias": {str(THINK_END): 100}}
+    choice = post(native, max_tokens=3, **fields)["choices"][0]
+    assert choice["token_ids"] == [THINK_END] * 3
+    assert choice["logprobs"]["tokens"] == [f"token_id:{THINK_END}"] * 3
+    assert all(
+        len(top) == 2 and all(name.startswith("token_id:") for name in top)
+        for top in choice["logprobs"]["top_logprobs"]
+    )
+    streamed = chunks(native, max_tokens=3, **fields)
+    parts = [part["choices"][0]["logprobs"] for part in streamed if part["choices"]]
+    assert [value for part in parts for value in part["token_logprobs"]] == choice["logprobs"]["token_logprobs"]
+
+
+def test_the_cost_so_far_stands_in_every_chunk(scripted: ServerProcess) -> None:
+    options = {"continuous_usage_stats": True}
+    parts = chunks(scripted, prompt="Say it in emoji", stream_options=options)
+    parts = chunks(scripted, prompt="Say it in emoji", stream_options=options)
+    counts = [part["usage"]["completion_tokens"] for part in parts]
+    assert counts == sorted(counts) and counts[-1] > counts[0] > 0
+    assert {part["usage"]["prompt_tokens_details"]["cached_tokens"] for part in parts} == {
+        parts[0]["usage"]["prompt_tokens"] - 1
+    }
+
+
+def test_a_whole_grammar_and_a_limit_of_thinking(native: ServerProcess) -> None:
+    grammar = {"text": "start: /[0-9]{3}/", "start_after": THINK_END}
+    limit = {"tokens": 4, "end_token_id": THINK_END}
+    choice = post(native, grammar=grammar, thinking_limit=limit, seed=5)["choices"][0]
+    ids = choice["token_ids"]
+    place = ids.index(THINK_END)
+    assert place <= 4
+    assert TOKENIZER.decode(ids[place + 1 : -1]).isdigit() and ids[-1] == END
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"grammar": {}}, "invalid_type"),
+        ({"grammar": {"text": 5}}, "invalid_type"),
+        ({"grammar": "start: x"}, "invalid_type"),
+        ({"grammar": {"text": "start: missing", "field": "tools"}}, "invalid_grammar"),
+        ({"grammar": {"text": "start: /a/", "trigger": 2**40}}, "invalid_token_id"),
+        ({"thinking_limit": {"tokens": -1, "end_token_id": 5}}, "invalid_thinking_limit"),
+        ({"thinking_limit": {"tokens": 1, "end_token_id": -5}}, "invalid_token_id"),
+        ({"stop_token_ids": [-1]}, "invalid_token_id"),
+        ({"stop_token_ids": list(range(65))}, "array_too_long"),
+        ({"stop_token_ids": "x"}, "invalid_type"),
+    ],
+)
+def test_faults_are_named(native: ServerProcess, fields: dict[str, Any], code: str) -> None:
+    answer = native.http.post(PATH, json=body_of(**fields))
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["error"]["code"] == code, answer.text
