@@ -28,6 +28,7 @@ examples:
   deepinfer serve --port 0                              on a free port; the address is printed
   deepinfer serve --model PATH                          a checkpoint of the DeepSeek-V4.1 architecture
   deepinfer serve --engine scripted --script rules.toml answers from a file, no model needed
+  deepinfer serve --engine remote --upstream URL        in front of vLLM, SGLang or another deepinfer
   deepinfer serve --served-model-name deepseek-chat     under a name that clients already use
   deepinfer serve --model-alias 'claude-*'              for Claude Code as it is
   deepinfer doctor                                      check the set-up and say what to do

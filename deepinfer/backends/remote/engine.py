@@ -35,7 +35,6 @@ class RemoteEngine:
         self._router = Router(len(self._upstreams), load_cap=config.load_cap)
         self._flights: dict[str, tuple[Flight, asyncio.Task[None]]] = {}
         self._watch: list[asyncio.Task[None]] = []
-        self._check_now = asyncio.Event()
         self._context_length = config.context_length
         self._started = False
 
@@ -48,13 +47,15 @@ class RemoteEngine:
         """Find out what the upstreams are. Raises `EngineError` if none of them can be used."""
         if self._started:
             return
-        await self._check_upstreams()
+        await asyncio.gather(*(upstream.check() for upstream in self._upstreams))
         if all(upstream.fault is not None for upstream in self._upstreams):
             faults = "; ".join(f"{upstream.name}: {upstream.fault}" for upstream in self._upstreams)
             raise EngineError(f"no upstream can be used: {faults}", code="upstream_unreachable")
         self._context_length = self._config.context_length or self._shortest_context()
         self._started = True
-        self._watch = [asyncio.create_task(self._watch_upstreams()), asyncio.create_task(self._watch_time())]
+        # Each on its own, so that one that hangs does not keep another from coming back.
+        watches = [upstream.watch() for upstream in self._upstreams]
+        self._watch = [asyncio.create_task(work) for work in (*watches, self._watch_time())]
 
     async def stop(self) -> None:
         """End every request with `FinishReason.ABORT` and close all connections."""
@@ -138,11 +139,6 @@ class RemoteEngine:
         if found is not None and found[0] is flight:
             del self._flights[request_id]
 
-    def leave_out(self, upstream: Upstream, reason: str) -> None:
-        """Send no requests to an upstream until a check passes."""
-        upstream.leave_out(reason)
-        self._check_now.set()
-
     def _candidates(self, request: Request) -> list[Upstream]:
         """Upstreams that can do what a request asks. Raises `EngineError` if there is none."""
         working = [upstream for upstream in self._upstreams if upstream.fault is None]
@@ -172,19 +168,6 @@ class RemoteEngine:
             message = "no upstream tells its context length; pass it with --context-length"
             raise EngineError(message, code="invalid_configuration")
         return min(known)
-
-    async def _check_upstreams(self) -> None:
-        await asyncio.gather(*(upstream.check() for upstream in self._upstreams))
-
-    async def _watch_upstreams(self) -> None:
-        while True:
-            try:
-                async with asyncio.timeout(self._config.check_seconds):
-                    await self._check_now.wait()
-            except TimeoutError:
-                pass
-            self._check_now.clear()
-            await self._check_upstreams()
 
     async def _watch_time(self) -> None:
         shortest = min(self._config.first_token_seconds, self._config.token_seconds)

@@ -38,9 +38,6 @@ class Routes(Protocol):
     def forget(self, request_id: str, flight: Flight) -> None:
         """Take note that a flight has ended."""
 
-    def leave_out(self, upstream: Upstream, reason: str) -> None:
-        """Send no requests to an upstream until a check passes."""
-
 
 class Flight:
     """A request in flight; `run` takes it to its end."""
@@ -99,7 +96,7 @@ class Flight:
             except UpstreamFaultError as fault:
                 failure = fault.of(upstream.name)
                 if fault.lost:
-                    self._routes.leave_out(upstream, str(fault))
+                    upstream.leave_out(str(fault))
                 if self.has_tokens or not fault.retry:
                     raise failure from None
                 if len(tried) == _MAX_TRIES or tried.count(upstream) == _MAX_TRIES_AT_ONE:

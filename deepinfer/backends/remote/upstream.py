@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from contextlib import suppress
 
 from deepinfer.backends.remote.config import RemoteConfig
 from deepinfer.backends.remote.connection import ConnectionFaultError
@@ -28,6 +30,7 @@ class Upstream:
         self.fault: str | None = "not asked yet"
         self.client = HttpClient(origin, api_key=config.api_key, tls=config.tls, connect_seconds=config.connect_seconds)
         self._config = config
+        self._doubt = asyncio.Event()
         # What it is; None while that is not known.
         self.found: Found | None = None
 
@@ -43,7 +46,7 @@ class Upstream:
         except (ConnectionFaultError, UpstreamFaultError) as error:
             # What comes back may be another server.
             self.found = None
-            self.leave_out(str(error))
+            self._set_fault(str(error))
             return
         if self.fault is not None:
             logger.info(
@@ -53,8 +56,21 @@ class Upstream:
                 logger.warning("upstream %s: %s", self.name, warning)
         self.fault = None
 
+    async def watch(self) -> None:
+        """Check it now and then, and at once when a request found it broken."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._config.check_seconds):
+                    await self._doubt.wait()
+            self._doubt.clear()
+            await self.check()
+
     def leave_out(self, reason: str) -> None:
-        """Send no more requests there until a check passes."""
-        if self.fault is None or self.fault != reason:
+        """Send no more requests there until a check passes, which is soon."""
+        self._doubt.set()
+        self._set_fault(reason)
+
+    def _set_fault(self, reason: str) -> None:
+        if self.fault != reason:
             logger.warning("upstream %s is left out: %s", self.name, reason)
         self.fault = reason
