@@ -114,13 +114,14 @@ async def test_the_answer_is_that_of_an_engine_that_knows_all(engine: NativeEngi
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_trigger_within_thinking_wakes_nothing(engine: NativeEngine) -> None:
     grammar = Grammar(text=WORD, start_after=THINK_END, trigger=MARK, binding=False)
-    bias = never(END) | {MARK: 11.0, THINK_END: 12.0}
+    bias = never(END) | {MARK: 12.0, THINK_END: 9.0}
     request = asked(grammar, bias=bias)
     whole, reason = await collect(engine.submit(request))
-    assert MARK in whole[: whole.index(THINK_END)], "the model does not quote the mark; take another bias"
+    assert whole[: whole.index(THINK_END)].count(MARK) > 2, "the model does not quote the mark; take another bias"
     answer, end, used = await in_phases(engine, request)
     assert (answer, end) == (whole, reason)
-    assert used <= 5
+    # The first quote, the rest of the thinking, the prose up to the mark, and what follows it.
+    assert used <= 4
 
 
 def step(*ids: int) -> StepOutput:

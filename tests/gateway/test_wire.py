@@ -35,7 +35,7 @@ SCHEMA = {"type": "json_schema", "json_schema": {"name": "a", "schema": CITY}}
 @asynccontextmanager
 async def client_of(peer: Peer, **fields: Any) -> AsyncIterator[httpx.AsyncClient]:
     async with listening(peer), gateway(peer, **fields) as engine:
-        application = build_application(build_services(engine, ServerConfig(model_names=("m",))))
+        application = build_application(build_services(engine, ServerConfig(model_names=("m",)), None))
         transport = httpx.ASGITransport(application)
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
             yield client

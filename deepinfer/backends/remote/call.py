@@ -123,6 +123,9 @@ class Call:
             self._fail(fault)
         except EventTooLongError:
             self._fail(broken("it sent an event that is too long"))
+        except Exception as error:
+            # A fault of our own: the one who waits has to hear of it.
+            self._fail(error)
         else:
             if self._reader.complete:
                 self._finish()
@@ -157,7 +160,7 @@ class Call:
         else:
             self._ended.set_result(self._reader.finish)
 
-    def _fail(self, fault: UpstreamFaultError) -> None:
+    def _fail(self, fault: Exception) -> None:
         if not self._ended.done():
             self._ended.set_exception(fault)
 

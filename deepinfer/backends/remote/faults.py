@@ -90,7 +90,7 @@ def _error_of(body: bytes) -> tuple[str, str, str | None]:
     """Code, message and field of an error in OpenAI's form or a similar one; empty where there is none."""
     try:
         found: Any = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return "", body[:200].decode("utf-8", "replace").strip(), None
     error = found.get("error", found) if isinstance(found, Mapping) else found
     if not isinstance(error, Mapping):

@@ -101,7 +101,8 @@ class Flight:
                     raise failure from None
                 if len(tried) == _MAX_TRIES or tried.count(upstream) == _MAX_TRIES_AT_ONE:
                     raise failure from None
-                logger.warning("%s is tried again: %s", self.request_id, failure)
+                # What the upstream said may hold words of the prompt.
+                logger.warning("%s is tried again: %s at upstream %s", self.request_id, fault.code, upstream.name)
 
     async def _run_at(self, upstream: Upstream) -> FinishReason:
         assert upstream.found is not None

@@ -79,6 +79,7 @@ class HttpClient:
 
     async def send(self, method: str, path: str, body: bytes | None, receiver: Receiver) -> Connection:
         """Send a request; its response goes to `receiver`. Raises `ConnectionFaultError` if there is no connection."""
+        self._closed = False
         connection = self._idle.pop() if self._idle else await self._connect()
         length = "" if body is None else f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"
         head = f"{method} {self.origin.prefix}{path} HTTP/1.1\r\n{self._headers}{length}\r\n"
@@ -101,7 +102,7 @@ class HttpClient:
             raise ConnectionFaultError(f"no answer to {method} {path} in {seconds:g} s") from None
 
     def close(self) -> None:
-        """Close the connections that are between requests, and let none be kept any more."""
+        """Close the connections that are between requests, and keep none until something is sent again."""
         self._closed = True
         self.close_idle()
 

@@ -148,5 +148,5 @@ async def _ask(client: HttpClient, path: str, ask: dict[str, Any], form: type[An
 def _read(body: bytes, form: type[Answer]) -> Answer | None:
     try:
         return msgspec.json.decode(body, type=form)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None

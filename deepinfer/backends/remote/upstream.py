@@ -63,7 +63,10 @@ class Upstream:
                 async with asyncio.timeout(self._config.check_seconds):
                     await self._doubt.wait()
             self._doubt.clear()
-            await self.check()
+            try:
+                await self.check()
+            except Exception:
+                logger.exception("the check of upstream %s failed", self.name)
 
     def leave_out(self, reason: str) -> None:
         """Send no more requests there until a check passes, which is soon."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
-from deepinfer.backends.remote.faults import broken
+import msgspec
+
+from deepinfer.backends.remote.faults import broken, error_event
 from deepinfer.core import FinishReason, Request, StepOutput
 
 
@@ -61,6 +63,10 @@ class Dialect(Protocol):
         """Read its answer."""
 
 
+# Of 0, some servers refuse; so small a share keeps the likeliest token, as 0 does.
+LEAST_TOP_P: Final = 1e-9
+
+
 def id_list(token_ids: Sequence[int]) -> list[int]:
     """The ids as a list, for JSON."""
     return token_ids.tolist() if isinstance(token_ids, memoryview) else list(token_ids)
@@ -72,12 +78,32 @@ def check_ids(token_ids: Sequence[int], vocabulary_size: int) -> None:
         raise broken(f"it sent a token id that is not below {vocabulary_size}, the size of the vocabulary")
 
 
-FINISH_REASONS: dict[Any, FinishReason] = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
+class Event(Protocol):
+    """What every event may be."""
+
+    error: Any
+
+
+EventType = TypeVar("EventType", bound=Event)
+
+
+def decoded(decoder: msgspec.json.Decoder[EventType], data: bytes) -> EventType:
+    """Read an event. Raises `UpstreamFaultError` for one that cannot be read or is an error."""
+    try:
+        event = decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise broken(f"it sent an event that cannot be read: {error}") from None
+    if event.error is not None:
+        raise error_event(data)
+    return event
+
+
+_FINISH_REASONS: Final[dict[Any, FinishReason]] = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 
 
 def finish_of(word: Any) -> FinishReason:
     """Read why an answer ended. Raises `UpstreamFaultError` for all but an end or a limit."""
-    reason = FINISH_REASONS.get(word)
+    reason = _FINISH_REASONS.get(word)
     if reason is None:
         raise broken(f"it ended the answer: {str(word)[:100]}")
     return reason

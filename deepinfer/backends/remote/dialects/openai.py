@@ -11,14 +11,15 @@ from typing import Any, Final
 import msgspec
 
 from deepinfer.backends.remote.dialects import (
-    FINISH_REASONS,
+    LEAST_TOP_P,
     Features,
     GrammarForm,
     check_ids,
+    decoded,
     finish_of,
     id_list,
 )
-from deepinfer.backends.remote.faults import broken, error_event
+from deepinfer.backends.remote.faults import broken
 from deepinfer.core import FinishReason, Request, StepOutput, TokenLogprob
 
 DONE: Final = b"[DONE]"
@@ -107,7 +108,7 @@ def sampling_members(request: Request) -> dict[str, Any]:
     members: dict[str, Any] = {
         "max_tokens": sampling.max_tokens,
         "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
+        "top_p": max(sampling.top_p, LEAST_TOP_P),
         "stop_token_ids": sampling.stop_token_ids,
     }
     for name, value, neutral in (
@@ -149,7 +150,7 @@ class OpenAiReader:
             if event == DONE:
                 self.complete = True
                 break
-            chunk = _decoded(event)
+            chunk = decoded(_CHUNKS, event)
             if chunk.usage is not None:
                 cached_tokens = chunk.usage.cached_tokens
             for choice in chunk.choices:
@@ -173,7 +174,7 @@ class OpenAiReader:
         elif choice.token_ids is None and choice.finish_reason is None:
             raise broken("it sent no token ids, which were asked for")
         if choice.finish_reason is not None:
-            self.finish = FINISH_REASONS.get(choice.finish_reason) or finish_of(choice.finish_reason)
+            self.finish = finish_of(choice.finish_reason)
 
     def _logprobs(self, found: _Logprobs | None, count: int) -> list[TokenLogprob]:
         if found is None or len(found.token_logprobs) != count:
@@ -194,13 +195,3 @@ class OpenAiReader:
         check_ids([token_id for token_id, _ in entries], self._vocabulary_size)
         # The chosen token stands among them, whether it is one of the best or not.
         return tuple(sorted(entries, key=lambda entry: -entry[1])[: self._top_logprobs])
-
-
-def _decoded(event: bytes) -> _Chunk:
-    try:
-        chunk = _CHUNKS.decode(event)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise broken(f"it sent an event that cannot be read: {error}") from None
-    if chunk.error is not None:
-        raise error_event(event)
-    return chunk

@@ -10,9 +10,17 @@ from typing import Any, Final
 
 import msgspec
 
-from deepinfer.backends.remote.dialects import Features, GrammarForm, check_ids, finish_of, id_list
+from deepinfer.backends.remote.dialects import (
+    LEAST_TOP_P,
+    Features,
+    GrammarForm,
+    check_ids,
+    decoded,
+    finish_of,
+    id_list,
+)
 from deepinfer.backends.remote.dialects.openai import DONE
-from deepinfer.backends.remote.faults import broken, error_event
+from deepinfer.backends.remote.faults import broken
 from deepinfer.core import FinishReason, Request, StepOutput, TokenLogprob
 
 # Log probability, id, and text where it is asked for.
@@ -58,8 +66,7 @@ class SglangDialect:
         parameters: dict[str, Any] = {
             "max_new_tokens": sampling.max_tokens,
             "temperature": sampling.temperature,
-            # SGLang takes no 0 here; so small a share keeps the likeliest token, as 0 does.
-            "top_p": max(sampling.top_p, 1e-9),
+            "top_p": max(sampling.top_p, LEAST_TOP_P),
             "top_k": sampling.top_k or -1,
             "min_p": sampling.min_p,
             "presence_penalty": sampling.presence_penalty,
@@ -109,7 +116,7 @@ class SglangReader:
             if event == DONE:
                 self.complete = True
                 break
-            found = _decoded(event)
+            found = decoded(_EVENTS, event)
             if found.meta_info is None:
                 raise broken("it sent an event without meta_info")
             if self.finish is not None:
@@ -173,13 +180,3 @@ class SglangReader:
             check_ids([token_id for token_id, _ in best], self._vocabulary_size)
             result.append(TokenLogprob(logprob=-9999.0 if logprob is None else logprob, top=best))
         return result
-
-
-def _decoded(event: bytes) -> _Event:
-    try:
-        found = _EVENTS.decode(event)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise broken(f"it sent an event that cannot be read: {error}") from None
-    if found.error is not None:
-        raise error_event(event)
-    return found

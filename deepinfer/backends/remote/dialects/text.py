@@ -10,9 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from deepinfer.backends.remote.dialects import Features, finish_of, id_list
+from deepinfer.backends.remote.dialects import Features, decoded, finish_of, id_list
 from deepinfer.backends.remote.dialects.openai import DONE, Usage, sampling_members
-from deepinfer.backends.remote.faults import broken, error_event
 from deepinfer.core import FinishReason, Request, StepOutput
 
 Spell = Callable[[Sequence[int]], str]
@@ -87,7 +86,7 @@ class TextReader:
             if event == DONE:
                 self.complete = True
                 break
-            chunk = _decoded(event)
+            chunk = decoded(_CHUNKS, event)
             for choice in chunk.choices:
                 if choice.text:
                     parts.append(choice.text)
@@ -102,13 +101,3 @@ class TextReader:
         return StepOutput(
             token_ids=(), text="".join(parts), text_tokens=self._count - counted, cached_tokens=cached_tokens
         )
-
-
-def _decoded(event: bytes) -> _Chunk:
-    try:
-        chunk = _CHUNKS.decode(event)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise broken(f"it sent an event that cannot be read: {error}") from None
-    if chunk.error is not None:
-        raise error_event(event)
-    return chunk
