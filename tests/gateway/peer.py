@@ -69,11 +69,13 @@ Handler = Callable[[Asked], Awaitable[None]]
 class Peer:
     """`generate` answers what is asked to generate in a stream; all else is answered as vLLM would.
 
+    Without `intersections` it fails at grammars that have some, as vLLM does with xgrammar.
     Of other `kind`s are "text", which gives no ids, "words", which takes none either, and "sglang".
     """
 
     generate: Handler
     grammars: bool = False
+    intersections: bool = True
     kind: str = "ids"
     host: str = "127.0.0.1"
     port: int = 0
@@ -131,6 +133,8 @@ class Peer:
             asked.answer({"error": "no such path"}, status=404)
         elif "structured_outputs" in body and not self.grammars and self.kind == "ids":
             asked.answer({"error": {"message": "no such grammar", "code": 400}}, status=400)
+        elif " & " in body.get("structured_outputs", {}).get("grammar", "") and not self.intersections:
+            asked.answer({"error": {"message": "Internal server error", "code": 500}}, status=500)
         elif self.kind == "words" and not isinstance(body["prompt"], str):
             asked.answer({"error": {"message": "prompt must be a string"}}, status=422)
         else:

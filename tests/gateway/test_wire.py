@@ -162,6 +162,7 @@ async def test_a_format_after_thinking_takes_two_requests() -> None:
     [
         (Peer(telling("x")), "completions with token ids", GrammarForm.NONE),
         (Peer(telling("x"), grammars=True), "completions with token ids", GrammarForm.FROM_THE_START),
+        (Peer(telling("x"), grammars=True, intersections=False), "completions with token ids", GrammarForm.NONE),
         (Peer(telling("x"), kind="sglang"), "SGLang", GrammarForm.NONE),
         (Peer(telling("x"), kind="sglang", grammars=True), "SGLang", GrammarForm.FROM_THE_START),
         (Peer(telling("x"), kind="text"), "completions without token ids", GrammarForm.NONE),

@@ -19,9 +19,10 @@ from deepinfer.backends.remote.http_client import HttpClient
 _LIST_SECONDS: Final = 10.0
 # A server may have to compile something for its first token.
 _TOKEN_SECONDS: Final = 60.0
-# Any id of ordinary text does. A grammar that only allows it shows whether control tokens can be named by id.
+# Any id of ordinary text does. A grammar that begins with it shows whether control tokens can be named by id. Terminals
+# that are intersected or complemented, as ours are, tell engines that know all of the dialect from those that do not.
 _ID: Final = 1000
-_GRAMMAR: Final = f"start: <[{_ID}]>"
+_GRAMMAR: Final = f"start: <[{_ID}]> REST\nREST: /[a-z]+/ & ~(/x/)"
 
 _NO_IDS: Final = (
     "it gives no token ids, only text: control tokens that the model spells cannot be told from real ones, history is "
@@ -30,8 +31,8 @@ _NO_IDS: Final = (
 )
 _NO_IDS_IN: Final = "it takes no token ids: control tokens that users spell in their messages become real ones"
 _NO_GRAMMARS: Final = (
-    "it holds no answer to a grammar that names tokens by id, so formats and required calls are refused; "
-    "vLLM does so with its structured-outputs backend auto or guidance, SGLang with the grammar backend llguidance"
+    "it holds no answer to a grammar in the dialect of llguidance, so formats and required calls are refused; "
+    "vLLM does so with the structured-outputs backend guidance, SGLang with the grammar backend llguidance"
 )
 
 Answer = TypeVar("Answer")
