@@ -10,6 +10,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed.stamp
 AGENTS := tests/agents/node_modules/installed.stamp
+VLLM_VENV := .venv-vllm
+VLLM := $(VLLM_VENV)/installed.stamp
 
 # Versions for pip, for the isolated builds that it starts, and for `python -m build`.
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
@@ -35,7 +37,7 @@ FUZZ_HTTP_VENV := .venv-fuzz
 # A second to load a tokenizer, generous memory; anything slower or larger is a finding.
 FUZZ_OPTIONS := -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
 
-.PHONY: help setup serve test test-rust test-python test-agents test-structured-long test-training check format build bench bench-codec bench-structured fuzz fuzz-build fuzz-check fuzz-http clean tools
+.PHONY: help setup serve test test-rust test-python test-agents test-vllm test-structured-long test-training check format build bench bench-codec bench-structured fuzz fuzz-build fuzz-check fuzz-http clean tools
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,10 +53,13 @@ test-rust: tools ## Run the tests and the documentation examples of the Rust cra
 	cargo test
 
 test-python: $(INSTALLED) ## Run the Python tests; options: make test-python FAST=1 ARGS="-k name"
-	$(BIN)/pytest -m "not agents and not training$(if $(FAST), and not slow)" $(ARGS)
+	$(BIN)/pytest -m "not agents and not vllm and not training$(if $(FAST), and not slow)" $(ARGS)
 
 test-agents: $(INSTALLED) $(AGENTS) ## Install Claude Code, Codex and OpenCode below tests/agents, and run them against a local server
 	$(BIN)/pytest -m agents tests/agents $(ARGS)
+
+test-vllm: $(INSTALLED) $(VLLM) ## Install vLLM into .venv-vllm, 5 GB, and run the gateway against it
+	$(BIN)/pytest -m vllm tests/vllm $(ARGS)
 
 check: $(INSTALLED) ## Run every static check: format, lint, types, import rules, stubs
 	cargo fmt --check
@@ -123,7 +128,7 @@ $(FUZZ_HTTP_VENV)/bin/st:
 	$(FUZZ_HTTP_VENV)/bin/pip install "schemathesis==4.32.5"
 
 clean: ## Remove all that was built or installed here
-	rm -rf $(VENV) $(FUZZ_HTTP_VENV) target dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VLLM_VENV) $(FUZZ_HTTP_VENV) target dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	rm -rf tests/agents/node_modules
 	rm -rf fuzz/target fuzz/artifacts recipe-py/python/deepseek_recipe/*.so
 
@@ -142,4 +147,11 @@ $(AGENTS): tests/agents/package.json tests/agents/package-lock.json
 	cd tests/agents && npm ci --ignore-scripts --no-fund --no-audit
 	cd tests/agents && node node_modules/@anthropic-ai/claude-code/install.cjs
 	cd tests/agents && node node_modules/opencode-ai/postinstall.mjs
+	touch $@
+
+# Its versions are its own. All are named, so pip has nothing to resolve; Python compiles what is imported, no more.
+$(VLLM): tests/vllm/requirements.txt
+	rm -rf $(VLLM_VENV)
+	$(PYTHON) -m venv $(VLLM_VENV)
+	env -u PIP_CONSTRAINT $(VLLM_VENV)/bin/pip install --no-deps --no-compile --requirement $<
 	touch $@
