@@ -5,7 +5,7 @@
 //! side, for the same reason, and noted there; then all tokens are copied from it, word by word.
 //!
 //! Owns: the order of these steps, and the [`Desk`] of a thread. Must not know: added tokens.
-//! Cost: see `pretokenize`, `known`, `words`, `lanes` and `greedy`; a desk has about two megabytes.
+//! Cost: see `pretokenize`, `known`, `words`, `lanes` and `greedy`; a desk has five megabytes, taken as they are filled.
 
 use std::ops::Range;
 use std::sync::PoisonError;
@@ -17,7 +17,7 @@ use super::pretokenize::PreTokens;
 use super::words::Key;
 
 /// Words of a batch.
-pub(super) const BATCH: usize = 256;
+pub(super) const BATCH: usize = 1024;
 
 /// What a thread needs to encode: it is reused, so that words that were new once are known to later texts.
 pub(super) struct Desk {

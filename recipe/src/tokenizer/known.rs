@@ -1,7 +1,7 @@
 //! Words that were seen before, and their tokens.
 //!
 //! Owns: what was found for a word, as long as no others take its place. Must not know: how words become tokens.
-//! Cost: a fixed size, seven megabytes at most, taken as it is filled; one cache line to look up a short word, two for a long one.
+//! Cost: a fixed size, five megabytes, taken as it is filled; one cache line to look up a short word, two for a long one.
 //! Never cleared.
 
 #![allow(clippy::cast_possible_truncation, reason = "a hash is cut to a place")]

@@ -4,7 +4,7 @@
 //! of step, one after the other, while the memory for the others is on its way; and the processor knows what comes next.
 //!
 //! Owns: words on their way from bytes to tokens, by the rules of `greedy`. Must not know: where words come from.
-//! Cost: a step for each byte, and a few for each token; a fixed size, some ten kilobytes.
+//! Cost: a step for each byte, and a few for each token; a fixed size, some fifty kilobytes.
 
 use std::hint::select_unpredictable;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use super::pairs::PairTable;
 use super::trie::Node;
 
 /// Words under way at the same time.
-const LANES: usize = 32;
+const LANES: usize = 128;
 /// Longest word that a lane takes, in bytes.
 const LONGEST: usize = 63;
 
