@@ -1,45 +1,87 @@
 //! Plain text to ids.
 //!
-//! Words are cut in batches; of each the tables are asked for the memory of all words before the first is looked up, as
-//! most of the time would otherwise be spent waiting for it.
+//! Words are cut in batches. Of each the desk's table is asked for the memory of all words before the first is looked up,
+//! as most of the time would otherwise be spent waiting for it. Words that are not there are looked up and merged side by
+//! side, for the same reason, and noted there; then all tokens are copied from it, word by word.
 //!
 //! Owns: the order of these steps, and the [`Desk`] of a thread. Must not know: added tokens.
-//! Cost: see `pretokenize`, `words`, `new_words`, `lanes` and `greedy`; a desk has about a megabyte.
+//! Cost: see `pretokenize`, `known`, `words`, `lanes` and `greedy`; a desk has five megabytes, taken as they are filled.
 
+use std::ops::Range;
 use std::sync::PoisonError;
 
 use super::Vocabulary;
-use super::lanes::{self, Lanes};
-use super::new_words::{NONE, NewWords, TOKENS};
+use super::known::{KnownWords, TOKENS};
+use super::lanes::Lanes;
 use super::pretokenize::PreTokens;
-use super::words::{KEYED, Key, WordTable};
+use super::words::Key;
 
 /// Words of a batch.
-const BATCH: usize = 128;
-/// Marks the number of a lane in place of an id.
-const IN_LANE: u32 = 1 << 31;
-/// In place of an id: a word too long for a lane.
-const LONG: u32 = NONE - 1;
+pub(super) const BATCH: usize = 1024;
 
 /// What a thread needs to encode: it is reused, so that words that were new once are known to later texts.
 pub(super) struct Desk {
-    new_words: NewWords,
+    known: KnownWords,
     lanes: Lanes,
     ends: [usize; BATCH],
     keys: [Key; BATCH],
-    /// Tokens of each word, [`NONE`] after the last.
-    found: [[u32; TOKENS]; BATCH],
+    /// The tokens of the known words of a batch, and in front of which of them others are to be put.
+    ids: [u32; BATCH * TOKENS],
+    unknown: Vec<Unknown>,
+    /// Numbers and places of unknown words that are to be merged.
+    unmerged: Vec<(usize, Range<usize>)>,
+    /// The tokens of the unknown words, in the order in which they were found, and which are whose.
+    found: Vec<u32>,
+    found_ranges: Vec<Range<usize>>,
+}
+
+/// A word that is not known.
+struct Unknown {
+    key: Key,
+    word: Range<usize>,
+    /// How many tokens of known words are before it.
+    before: usize,
 }
 
 impl Desk {
     fn new() -> Self {
         Self {
-            new_words: NewWords::new(),
+            known: KnownWords::new(),
             lanes: Lanes::new(),
             ends: [0; BATCH],
             keys: [Key::default(); BATCH],
-            found: [[NONE; TOKENS]; BATCH],
+            ids: [0; BATCH * TOKENS],
+            unknown: Vec::with_capacity(BATCH),
+            unmerged: Vec::with_capacity(BATCH),
+            found: Vec::new(),
+            found_ranges: Vec::with_capacity(BATCH),
         }
+    }
+
+    /// Finds the tokens of the first `count` words, which begin at `start`, as far as they are known, and lists the other
+    /// words. How many tokens are known.
+    fn look_up(&mut self, text: &[u8], start: usize, count: usize) -> usize {
+        let known = self.known.view();
+        let mut word_start = start;
+        for (key, &end) in self.keys.iter_mut().zip(&self.ends).take(count) {
+            *key = Key::new(text.get(word_start..).unwrap_or_default(), end - word_start);
+            known.prefetch(*key);
+            word_start = end;
+        }
+        self.unknown.clear();
+        let (mut word_start, mut filled) = (start, 0);
+        for (&key, &end) in self.keys.iter().zip(&self.ends).take(count) {
+            if let Some((tokens, length)) = known.find(key)
+                && let Some(target) = self.ids.get_mut(filled..filled + TOKENS)
+            {
+                target.copy_from_slice(&tokens);
+                filled += length;
+            } else {
+                self.unknown.push(Unknown { key, word: word_start..end, before: filled });
+            }
+            word_start = end;
+        }
+        filled
     }
 }
 
@@ -49,108 +91,59 @@ impl Vocabulary {
         let free = self.desks.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut desk = free.unwrap_or_else(|| Box::new(Desk::new()));
         let mut pre_tokens = PreTokens::new(text);
+        let text = text.as_bytes();
         loop {
             let start = pre_tokens.position();
-            let count = pre_tokens.fill(&mut desk.ends);
-            self.encode_batch(text.as_bytes(), start, count, &mut desk, out);
-            if count < BATCH {
+            let count = pre_tokens.fill(&self.cuts, &mut desk.ends);
+            if count == 0 {
                 break;
             }
+            let filled = desk.look_up(text, start, count);
+            self.find_unknown(text, &mut desk);
+            desk.write(filled, out);
         }
         self.desks.lock().unwrap_or_else(PoisonError::into_inner).push(desk);
     }
 
-    /// Appends the ids of the first `count` words of the desk, which begin at `start`.
-    fn encode_batch(&self, bytes: &[u8], start: usize, count: usize, desk: &mut Desk, out: &mut Vec<u32>) {
-        let mut word_start = start;
-        for (key, &end) in desk.keys.iter_mut().zip(&desk.ends).take(count) {
-            let length = end - word_start;
-            *key = Key::default();
-            if length <= KEYED {
-                *key = Key::new(bytes.get(word_start..).unwrap_or_default(), length);
-                self.words.prefetch(*key);
-                desk.new_words.prefetch(*key);
+    /// Finds the tokens of words that are not known, and notes them.
+    fn find_unknown(&self, text: &[u8], desk: &mut Desk) {
+        let Desk { known, lanes, unknown, unmerged, found, found_ranges, .. } = desk;
+        found.clear();
+        found_ranges.clear();
+        unmerged.clear();
+        for (number, Unknown { key, word, .. }) in unknown.iter().enumerate() {
+            let start = found.len();
+            let bytes = text.get(word.clone()).unwrap_or_default();
+            if let Some(tokens) = known.view().find_long(*key, bytes) {
+                found.extend_from_slice(tokens);
+            } else if let Some(&id) = self.whole_words.get(bytes) {
+                found.push(id);
+            } else if self.encoder.greedy.is_some() {
+                unmerged.push((number, word.clone()));
+            } else {
+                self.encoder.merge_plainly(bytes, found);
             }
-            word_start = end;
+            found_ranges.push(start..found.len());
         }
-        let (mut word_start, mut first) = (start, 0);
-        let mut first_start = start;
-        for number in 0..count {
-            let end = desk.ends.get(number).copied().unwrap_or(word_start);
-            let key = desk.keys.get(number).copied().unwrap_or_default();
-            let tokens = self.find(bytes.get(word_start..end).unwrap_or_default(), key, desk);
-            if let Some(found) = desk.found.get_mut(number) {
-                *found = tokens;
-            }
-            word_start = end;
-            if desk.lanes.is_full() || number + 1 == count {
-                first_start = self.write(bytes, first_start, first..number + 1, desk, out);
-                first = number + 1;
-            }
-        }
-    }
-
-    /// The tokens of a word, or who is to find them.
-    #[inline]
-    fn find(&self, word: &[u8], key: Key, desk: &mut Desk) -> [u32; TOKENS] {
-        let known = if key == Key::default() || !WordTable::is_short(key) {
-            self.words.find_long(&self.tokens, word)
-        } else {
-            self.words.find_short(key)
-        };
-        if let Some(id) = known {
-            return one(id);
-        }
-        if key != Key::default()
-            && let Some(tokens) = desk.new_words.find(key)
-        {
-            return tokens;
-        }
-        if word.len() > lanes::LONGEST {
-            return one(LONG);
-        }
-        one(IN_LANE | u32::try_from(desk.lanes.push(&self.encoder, word)).unwrap_or(0))
-    }
-
-    /// Appends the ids of some words, the first of which begins at `start`. Where the last one ends.
-    fn write(
-        &self,
-        bytes: &[u8],
-        mut start: usize,
-        numbers: std::ops::Range<usize>,
-        desk: &mut Desk,
-        out: &mut Vec<u32>,
-    ) -> usize {
-        desk.lanes.run(&self.encoder);
-        let Desk { new_words, lanes, ends, keys, found } = desk;
-        let words = found.iter().zip(keys.iter()).zip(ends.iter());
-        for ((tokens, key), &end) in words.take(numbers.end).skip(numbers.start) {
-            match *tokens {
-                [LONG, ..] => self.encoder.merge(bytes.get(start..end).unwrap_or_default(), out),
-                [id, NONE, ..] if id < IN_LANE => out.push(id),
-                [lane, NONE, ..] => {
-                    let before = out.len();
-                    lanes.append((lane & !IN_LANE) as usize, out);
-                    if *key != Key::default() {
-                        new_words.note(*key, out.get(before..).unwrap_or_default());
-                    }
-                }
-                ref several => {
-                    let length = several.iter().position(|&id| id == NONE).unwrap_or(TOKENS);
-                    out.extend_from_slice(several.get(..length).unwrap_or_default());
-                }
-            }
-            start = end;
-        }
-        lanes.clear();
-        start
+        let Some(greedy) = &self.encoder.greedy else { return };
+        lanes.merge(greedy, &self.encoder.pairs, text, unmerged, |number, tokens| {
+            let (Some(unknown), Some(range)) = (unknown.get(number), found_ranges.get_mut(number)) else { return };
+            *range = found.len()..found.len() + tokens.len();
+            found.extend_from_slice(tokens);
+            known.note(unknown.key, text.get(unknown.word.clone()).unwrap_or_default(), tokens);
+        });
     }
 }
 
-fn one(id: u32) -> [u32; TOKENS] {
-    let mut tokens = [NONE; TOKENS];
-    if let Some(first) = tokens.first_mut() {
-        *first = id;
+impl Desk {
+    /// Appends the tokens of all words, of which `filled` are those of known ones.
+    fn write(&self, filled: usize, out: &mut Vec<u32>) {
+        let mut written = 0;
+        for (unknown, range) in self.unknown.iter().zip(&self.found_ranges) {
+            out.extend_from_slice(self.ids.get(written..unknown.before).unwrap_or_default());
+            out.extend_from_slice(self.found.get(range.clone()).unwrap_or_default());
+            written = unknown.before;
+        }
+        out.extend_from_slice(self.ids.get(written..filled).unwrap_or_default());
     }
-    tokens
 }

@@ -11,9 +11,8 @@
 //! at most, and tries every token that starts there once at most: linear in the word, at any length. No allocation
 //! but for words with dead places, one bit a byte.
 
-#![allow(clippy::cast_possible_truncation, reason = "tokens are packed in halves of words")]
-
-use super::pairs::{ID_BITS, Merge, PairTable};
+use super::pairs::{ID_BITS, Merge, PairTable, orders};
+use super::prefetch::prefetch;
 use super::tables::{ImageReader, ImageWriter, Table};
 use super::trie::Trie;
 use super::words::TokenBytes;
@@ -23,232 +22,258 @@ const MAXIMUM_LENGTH: usize = (1 << (u32::BITS - ID_BITS)) - 1;
 
 /// How tokens are made of each other, and which of them a text begins with.
 pub(super) struct Greedy {
-    trie: Trie,
+    pub(super) trie: Trie,
+    /// By id: what a neighbour on the right must begin with, or one on the left end in, for merges to go across: one bit
+    /// for each value of the low six bits of that byte. Most neighbours fail one of both.
+    joins: Table<[u64; 2]>,
+    /// By id: the length in bytes, and in the low bits the longest token that it begins with; `ID_MASK` when there is none.
+    lengths: Table<u32>,
     /// By id.
-    tokens: Table<PackedToken>,
+    origins: Vec<Origin>,
 }
 
 /// How one token came about.
 #[derive(Clone, Copy, Default)]
-struct Token {
-    /// What a neighbour on the right must begin with, or one on the left end in, for merges to go across: one bit for
-    /// each value of the low six bits of that byte. Most neighbours fail one of both.
-    joins_right: u64,
-    joins_left: u64,
+struct Origin {
     /// The tokens that it was merged of.
     left: u32,
     right: u32,
     /// One more than the order of the merge; 0 for a single byte.
     order: u32,
-    /// Length in bytes, and in the low bits the longest token that this one begins with; `ID_MASK` when there is none.
-    length_and_shorter: u32,
-}
-
-/// A [`Token`] as a table holds it: half a cache line.
-type PackedToken = [u64; 4];
-
-impl Token {
-    #[inline]
-    fn unpack([joins_right, joins_left, parts, rest]: PackedToken) -> Self {
-        let (left, right) = (parts as u32, (parts >> 32) as u32);
-        Self { joins_right, joins_left, left, right, order: rest as u32, length_and_shorter: (rest >> 32) as u32 }
-    }
-
-    fn pack(self) -> PackedToken {
-        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-        let (parts, rest) = (pair(self.left, self.right), pair(self.order, self.length_and_shorter));
-        [self.joins_right, self.joins_left, parts, rest]
-    }
-
-    #[inline]
-    fn length(self) -> usize {
-        (self.length_and_shorter >> ID_BITS) as usize
-    }
-
-    #[inline]
-    fn shorter(self) -> Option<u32> {
-        Some(self.length_and_shorter & ID_MASK).filter(|&id| id != ID_MASK)
-    }
 }
 
 impl Greedy {
     /// `None` for a vocabulary in which a token has two merges, or a merge comes before one that makes its parts: how
     /// such a token came about cannot be told. None is known that trained merges gave.
-    pub(super) fn new(
-        byte_ids: &[u32; 256],
-        merges: &[Merge],
-        orders: &[u32],
-        bytes: &TokenBytes,
-        pairs: &PairTable,
-    ) -> Option<Self> {
-        let mut made = vec![Token::default(); bytes.len()];
+    pub(super) fn new(byte_ids: &[u32; 256], merges: &[Merge], bytes: &TokenBytes, pairs: &PairTable) -> Option<Self> {
+        let mut made = vec![Origin::default(); bytes.len()];
         // Whether a token is known, and then whether merging gives it.
         let mut known: Vec<Option<bool>> = vec![None; bytes.len()];
         for &id in byte_ids {
             *known.get_mut(id as usize)? = Some(true);
         }
-        for (&order, &Merge { left, right, merged }) in orders.iter().zip(merges) {
+        for (order, &[left, right, merged]) in orders(merges).zip(merges) {
             let order = order + 1;
             let reachable = (*known.get(left as usize)?)? && (*known.get(right as usize)?)?;
             if known.get(merged as usize)?.is_some() || bytes.get(merged)?.len() > MAXIMUM_LENGTH {
                 return None;
             }
-            *known.get_mut(merged as usize)? = Some(reachable && stay_apart(&made[..], pairs, (left, right), order));
-            *made.get_mut(merged as usize)? = Token { left, right, order, ..Token::default() };
+            *known.get_mut(merged as usize)? = Some(reachable && stay_apart(&made, pairs, (left, right), order));
+            *made.get_mut(merged as usize)? = Origin { left, right, order };
         }
         let reachable = (0..).zip(&known).filter(|(_, known)| **known == Some(true));
         let mut entries: Vec<(&[u8], u32)> = reachable.filter_map(|(id, _)| Some((bytes.get(id)?, id))).collect();
         entries.sort_unstable();
-        mark_joins(&mut made, merges, &entries, bytes)?;
+        let joins = joins(&made, merges, &entries, bytes)?;
         let trie = Trie::new(&entries);
+        let mut lengths = vec![ID_MASK; bytes.len()];
         for (spelling, id) in entries {
             let shorter = spelling.split_last().and_then(|(_, shorter)| trie.longest(shorter));
             let length = u32::try_from(spelling.len()).ok()?;
-            made.get_mut(id as usize)?.length_and_shorter = length << ID_BITS | shorter.unwrap_or(ID_MASK);
+            *lengths.get_mut(id as usize)? = length << ID_BITS | shorter.unwrap_or(ID_MASK);
         }
-        Some(Self { trie, tokens: made.into_iter().map(Token::pack).collect() })
+        Some(Self { trie, joins: joins.into(), lengths: lengths.into(), origins: made })
     }
 
     pub(super) fn write(&self, image: &mut ImageWriter) {
         self.trie.write(image);
-        image.write(&self.tokens);
+        image.write(&self.joins);
+        image.write(&self.lengths);
     }
 
-    pub(super) fn read(image: &mut ImageReader) -> Option<Self> {
-        Some(Self { trie: Trie::read(image)?, tokens: image.read()? })
-    }
-
-    #[inline]
-    fn token(&self, id: u32) -> Token {
-        self.tokens.get(id as usize).copied().map(Token::unpack).unwrap_or_default()
+    /// What was written, with the merges that it was made of.
+    pub(super) fn read(image: &mut ImageReader, merges: &[Merge]) -> Option<Self> {
+        let (trie, joins, lengths) = (Trie::read(image)?, image.read()?, image.read()?);
+        let mut origins = vec![Origin::default(); lengths.len()];
+        for (order, &[left, right, merged]) in orders(merges).zip(merges) {
+            *origins.get_mut(merged as usize)? = Origin { left, right, order: order + 1 };
+        }
+        Some(Self { trie, joins, lengths, origins })
     }
 
     /// Appends the ids of `word`.
     pub(super) fn encode(&self, pairs: &PairTable, word: &[u8], out: &mut Vec<u32>) {
-        let start = out.len();
+        self.finish(pairs, word, 0, self.trie.longest(word), out.len(), out);
+    }
+
+    /// Appends the ids of the rest of `word` that begins at `position`, where `candidate` is tried next. The ids of what is
+    /// before are those from `start` on.
+    #[cold]
+    pub(super) fn finish(
+        &self,
+        pairs: &PairTable,
+        word: &[u8],
+        mut position: usize,
+        mut candidate: Option<u32>,
+        start: usize,
+        out: &mut Vec<u32>,
+    ) {
         let mut dead = Places::default();
-        let mut position = 0;
-        let mut candidate = self.trie.longest(word);
-        let mut before = Token::default();
-        while let Some(id) = candidate {
-            let token = self.token(id);
-            let end = position + token.length();
-            if !dead.contains(end) && self.fits(pairs, word, position, (before, out.get(start..)), (token, id)) {
-                out.push(id);
-                before = token;
-                position = end;
-                candidate = word.get(end..).and_then(|rest| self.trie.longest(rest));
-            } else if let Some(shorter) = token.shorter() {
-                candidate = Some(shorter);
+        let last = |out: &[u32]| out.get(start..).and_then(<[u32]>::last).copied();
+        while position < word.len() {
+            let before = last(out);
+            if let Some(id) = candidate {
+                let end = position + self.length(id);
+                if !dead.contains(end) && self.fits(pairs, word, position, before, id) {
+                    out.push(id);
+                    position = end;
+                    candidate = word.get(end..).and_then(|rest| self.trie.longest(rest));
+                } else {
+                    candidate = self.shorter(id);
+                }
             } else {
+                let Some(before) = before else { return };
                 dead.insert(position);
-                candidate = out.pop();
-                position -= before.length();
-                before = out.get(start..).and_then(<[u32]>::last).map(|&id| self.token(id)).unwrap_or_default();
+                out.pop();
+                position -= self.length(before);
+                candidate = self.shorter(before);
             }
         }
     }
 
-    /// Whether `token` at `position` stays apart from `before`, the last one of `ids`.
+    /// Whether the token `id` at `position` of `word` stays apart from `before`, the one before it.
     #[inline]
-    fn fits(
-        &self,
-        pairs: &PairTable,
-        word: &[u8],
-        position: usize,
-        before: (Token, Option<&[u32]>),
-        token: (Token, u32),
-    ) -> bool {
-        let border = position.checked_sub(1).and_then(|last| word.get(last..)).and_then(<[u8]>::first_chunk::<2>);
-        let Some(&[last, first]) = border else { return true };
-        if before.0.joins_right & join_bit(first) == 0 || token.0.joins_left & join_bit(last) == 0 {
-            return true;
+    fn fits(&self, pairs: &PairTable, word: &[u8], position: usize, before: Option<u32>, id: u32) -> bool {
+        let Some(mut border) = self.border(word, position, before, id) else { return true };
+        loop {
+            if let Some(apart) = self.go_back(pairs, &mut border) {
+                return apart;
+            }
         }
-        let before = before.1.and_then(<[u32]>::last).copied();
-        before.is_none_or(|before| stay_apart(&*self.tokens, pairs, (before, token.1), u32::MAX))
     }
-}
 
-/// Tokens by id, packed or not.
-trait Tokens {
-    fn token(&self, id: u32) -> Token;
-}
-
-impl Tokens for [Token] {
-    fn token(&self, id: u32) -> Token {
-        self.get(id as usize).copied().unwrap_or_default()
-    }
-}
-
-impl Tokens for [PackedToken] {
+    /// The border between `before` and the token `id` at `position` of `word`, if merges may go across.
     #[inline]
-    fn token(&self, id: u32) -> Token {
-        self.get(id as usize).copied().map(Token::unpack).unwrap_or_default()
+    fn border(&self, word: &[u8], position: usize, before: Option<u32>, id: u32) -> Option<Border> {
+        let &[last, first] = word.get(position.checked_sub(1)?..)?.first_chunk::<2>()?;
+        let before = before?;
+        self.may_join((before, last), (id, first)).then(|| Border::new(before, id))
+    }
+
+    /// Whether merges may go across the border of two tokens, of which the bytes there are given as well.
+    #[inline]
+    pub(super) fn may_join(&self, (left, last): (u32, u8), (right, first): (u32, u8)) -> bool {
+        let left = self.joins.get(left as usize).map_or(0, |joins| joins[0]);
+        let right = self.joins.get(right as usize).map_or(0, |joins| joins[1]);
+        left & join_bit(first) != 0 && right & join_bit(last) != 0
+    }
+
+    /// See [`Border::step`]. Begins to load what the next step looks at.
+    #[inline]
+    pub(super) fn go_back(&self, pairs: &PairTable, border: &mut Border) -> Option<bool> {
+        let known = border.step(&self.origins, pairs);
+        if known.is_none() {
+            border.prefetch(self, pairs);
+        }
+        known
+    }
+
+    /// Length of a token in bytes.
+    #[inline]
+    pub(super) fn length(&self, id: u32) -> usize {
+        self.lengths.get(id as usize).map_or(0, |length| (length >> ID_BITS) as usize)
+    }
+
+    /// The longest token that another one begins with.
+    #[inline]
+    pub(super) fn shorter(&self, id: u32) -> Option<u32> {
+        self.lengths.get(id as usize).map(|length| length & ID_MASK).filter(|&shorter| shorter != ID_MASK)
+    }
+
+    /// Begins to load what tells which neighbours a token may join.
+    #[inline]
+    pub(super) fn prefetch(&self, id: u32) {
+        prefetch(&self.joins, id as usize);
     }
 }
 
-/// Whether merging two tokens together, by merges below `limit` in order, merges nothing across their border. It follows
-/// the merges of both back in time: `left` and `right` are the two parts at the border, and a merge of these comes first
-/// when it is before the ones that they went into. Among equal merges the leftmost is first, which is the one in the left
-/// token, but the border's before the one in the right token.
-fn stay_apart(
-    tokens: &(impl Tokens + ?Sized),
-    pairs: &PairTable,
-    (mut left, mut right): (u32, u32),
-    limit: u32,
-) -> bool {
-    let (mut into_left, mut into_right) = (limit, limit);
-    let (mut left_token, mut right_token) = (tokens.token(left), tokens.token(right));
+/// Whether merging two tokens together, by merges below `limit` in order, merges nothing across their border.
+fn stay_apart(origins: &[Origin], pairs: &PairTable, (left, right): (u32, u32), limit: u32) -> bool {
+    let mut border = Border { left, right, into_left: limit, into_right: limit };
     loop {
-        let across = pairs.order(left, right).saturating_add(1);
-        if across < into_left && across <= into_right {
-            return false;
-        }
-        if left_token.order > right_token.order {
-            into_left = left_token.order;
-            left = left_token.right;
-            left_token = tokens.token(left);
-        } else if right_token.order > 0 {
-            into_right = right_token.order;
-            right = right_token.left;
-            right_token = tokens.token(right);
-        } else {
-            return true;
+        if let Some(apart) = border.step(origins, pairs) {
+            return apart;
         }
     }
 }
 
-/// Fills `joins_right` and `joins_left` of the entries.
-fn mark_joins(tokens: &mut [Token], merges: &[Merge], entries: &[(&[u8], u32)], bytes: &TokenBytes) -> Option<()> {
+/// The border of two tokens, as their merges are followed back in time: the two parts there, and the merges that these
+/// went into. A merge of the two comes first when it is before both. Among equal merges the leftmost is first, which is the
+/// one in the left token, but the border's before the one in the right token.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Border {
+    left: u32,
+    right: u32,
+    into_left: u32,
+    into_right: u32,
+}
+
+impl Border {
+    pub(super) const NONE: Self = Self { left: 0, right: 0, into_left: 0, into_right: 0 };
+
+    pub(super) fn new(left: u32, right: u32) -> Self {
+        Self { left, right, into_left: u32::MAX, into_right: u32::MAX }
+    }
+
+    /// Begins to load what the next step looks at.
+    #[inline]
+    pub(super) fn prefetch(&self, greedy: &Greedy, pairs: &PairTable) {
+        pairs.prefetch(self.left, self.right);
+        prefetch(&greedy.origins, self.left as usize);
+        prefetch(&greedy.origins, self.right as usize);
+    }
+
+    /// Goes back by one merge. Whether nothing merges across, once that is known.
+    #[inline]
+    fn step(&mut self, origins: &[Origin], pairs: &PairTable) -> Option<bool> {
+        let origin = |id: u32| origins.get(id as usize).copied().unwrap_or_default();
+        let (left, right) = (origin(self.left), origin(self.right));
+        let across = pairs.order(self.left, self.right).saturating_add(1);
+        if across < self.into_left && across <= self.into_right {
+            return Some(false);
+        }
+        if left.order > right.order {
+            (self.into_left, self.left) = (left.order, left.right);
+        } else if right.order > 0 {
+            (self.into_right, self.right) = (right.order, right.left);
+        } else {
+            return Some(true);
+        }
+        None
+    }
+}
+
+/// What each of the entries may join, by id.
+fn joins(origins: &[Origin], merges: &[Merge], entries: &[(&[u8], u32)], bytes: &TokenBytes) -> Option<Vec<[u64; 2]>> {
     // By token, in order: the merges that it is the left or the right part of, and the byte beyond the border.
-    let mut joining_right: Vec<Vec<(u32, u64)>> = vec![Vec::new(); tokens.len()];
+    let mut joining_right: Vec<Vec<(u32, u64)>> = vec![Vec::new(); origins.len()];
     let mut joining_left = joining_right.clone();
-    for merge in merges {
-        let order = tokens.token(merge.merged).order;
-        let (first, last) = (bytes.get(merge.right)?.first()?, bytes.get(merge.left)?.last()?);
-        joining_right.get_mut(merge.left as usize)?.push((order, join_bit(*first)));
-        joining_left.get_mut(merge.right as usize)?.push((order, join_bit(*last)));
+    for &[left, right, merged] in merges {
+        let order = origins.get(merged as usize)?.order;
+        let (first, last) = (bytes.get(right)?.first()?, bytes.get(left)?.last()?);
+        joining_right.get_mut(left as usize)?.push((order, join_bit(*first)));
+        joining_left.get_mut(right as usize)?.push((order, join_bit(*last)));
     }
     let up_to = |joining: &[Vec<(u32, u64)>], part: u32, limit: u32| {
         let joining = joining.get(part as usize).map(Vec::as_slice).unwrap_or_default();
         joining.iter().take_while(|join| join.0 <= limit).fold(0, |bits, join| bits | join.1)
     };
+    let origin = |id: u32| origins.get(id as usize).copied().filter(|origin| origin.order > 0);
+    let mut joins = vec![[0; 2]; origins.len()];
     for &(_, id) in entries {
         let (mut right_part, mut left_part) = (id, id);
-        let (mut joins_right, mut joins_left) =
-            (up_to(&joining_right, id, u32::MAX), up_to(&joining_left, id, u32::MAX));
-        while let token @ Token { order: 1.., .. } = tokens.token(right_part) {
-            right_part = token.right;
-            joins_right |= up_to(&joining_right, right_part, token.order - 1);
+        let (mut right, mut left) = (up_to(&joining_right, id, u32::MAX), up_to(&joining_left, id, u32::MAX));
+        while let Some(origin) = origin(right_part) {
+            right_part = origin.right;
+            right |= up_to(&joining_right, right_part, origin.order - 1);
         }
-        while let token @ Token { order: 1.., .. } = tokens.token(left_part) {
-            left_part = token.left;
-            joins_left |= up_to(&joining_left, left_part, token.order);
+        while let Some(origin) = origin(left_part) {
+            left_part = origin.left;
+            left |= up_to(&joining_left, left_part, origin.order);
         }
-        let token = tokens.get_mut(id as usize)?;
-        (token.joins_right, token.joins_left) = (joins_right, joins_left);
+        *joins.get_mut(id as usize)? = [right, left];
     }
-    Some(())
+    Some(joins)
 }
 
 #[inline]

@@ -3,13 +3,15 @@
 //! Owns: the file format, the check of the pipeline, the byte-to-character alphabet of byte-level vocabularies.
 //! Must not know: how text is cut or merged. Cost: one JSON parse, then every vocabulary entry is encoded once.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Mutex;
 
 use super::added::{AddedToken, AddedTokens};
 use super::bpe::Encoder;
+use super::cuts::Cuts;
 use super::pairs::{MAXIMUM_ENTRIES, MAXIMUM_MERGES, Merge};
-use super::words::{TokenBytes, WordTable};
+use super::words::TokenBytes;
 use super::{Tokenizer, Vocabulary};
 use crate::json::{Object, Value, parse};
 
@@ -49,12 +51,13 @@ pub(super) fn from_json(bytes: &[u8]) -> Result<Tokenizer, LoadError> {
     let vocabulary =
         member(model, "vocab").as_object().ok_or_else(|| LoadError::new("model.vocab must be an object"))?;
     let tokens = token_bytes(vocabulary, &added)?;
-    let all_words = WordTable::new(&tokens, ids(&tokens));
-    let merges = merges(model, &tokens, &all_words)?;
-    let encoder = Encoder::new(&byte_ids(&tokens, &all_words)?, &merges, &tokens);
-    let words =
-        if is_true(member(model, "ignore_merges")) { all_words } else { reachable_words(&tokens, all_words, &encoder) };
-    Ok(Tokenizer::new(Vocabulary { tokens, words, encoder, desks: Mutex::default() }, added))
+    let ids: HashMap<&[u8], u32> = (0..).take(tokens.len()).filter_map(|id| Some((tokens.get(id)?, id))).collect();
+    let merges = merges(model, &ids)?;
+    let encoder = Encoder::new(&byte_ids(&ids)?, merges, &tokens);
+    let whole_words =
+        if is_true(member(model, "ignore_merges")) { out_of_reach(&ids, &encoder) } else { HashMap::new() };
+    let cuts = Cuts::new(&tokens);
+    Ok(Tokenizer::new(Vocabulary { tokens, whole_words, cuts, encoder, desks: Mutex::default() }, added))
 }
 
 /// What an object has under `name`; null when it has nothing, or is no object.
@@ -193,10 +196,6 @@ fn push(tokens: &mut TokenBytes, bytes: &[u8]) -> Result<(), LoadError> {
     tokens.push(bytes).ok_or_else(|| LoadError::new("the vocabulary passes 4 GiB"))
 }
 
-fn ids(tokens: &TokenBytes) -> impl Iterator<Item = u32> + use<> {
-    (0..).take(tokens.len())
-}
-
 /// The byte behind each character of a byte-level vocabulary: printable Latin-1 characters stand for themselves, the
 /// other bytes for the characters from U+0100 on, in order.
 fn character_bytes() -> [Option<u8>; 0x144] {
@@ -228,7 +227,7 @@ fn byte_level(spelling: &str, characters: &[Option<u8>], bytes: &mut Vec<u8>) ->
 }
 
 /// Merges in order of rank, written `"left right"` or `["left", "right"]`.
-fn merges(model: &Value, tokens: &TokenBytes, words: &WordTable) -> Result<Vec<Merge>, LoadError> {
+fn merges(model: &Value, ids: &HashMap<&[u8], u32>) -> Result<Vec<Merge>, LoadError> {
     let list = member(model, "merges").as_array().ok_or_else(|| LoadError::new("model.merges must be an array"))?;
     if list.len() > MAXIMUM_MERGES {
         return Err(LoadError::new(format!("model.merges has more than {MAXIMUM_MERGES} entries")));
@@ -250,37 +249,30 @@ fn merges(model: &Value, tokens: &TokenBytes, words: &WordTable) -> Result<Vec<M
         let middle = bytes.len();
         byte_level(right, &characters, &mut bytes)?;
         let find = |bytes: Option<&[u8]>| {
-            bytes
-                .and_then(|bytes| words.find(tokens, bytes))
-                .ok_or_else(|| fail("names a token that is not in model.vocab"))
+            let found = bytes.and_then(|bytes| ids.get(bytes)).copied();
+            found.ok_or_else(|| fail("names a token that is not in model.vocab"))
         };
-        Ok(Merge { left: find(bytes.get(..middle))?, right: find(bytes.get(middle..))?, merged: find(Some(&bytes))? })
+        Ok([find(bytes.get(..middle))?, find(bytes.get(middle..))?, find(Some(&bytes))?])
     };
     list.iter().enumerate().map(|(rank, item)| merge(rank, item)).collect()
 }
 
-fn byte_ids(tokens: &TokenBytes, words: &WordTable) -> Result<[u32; 256], LoadError> {
-    let mut ids = [0; 256];
-    for (byte, id) in (0..=u8::MAX).zip(&mut ids) {
-        let found = words.find(tokens, &[byte]);
+fn byte_ids(ids: &HashMap<&[u8], u32>) -> Result<[u32; 256], LoadError> {
+    let mut byte_ids = [0; 256];
+    for (byte, id) in (0..=u8::MAX).zip(&mut byte_ids) {
+        let found = ids.get([byte].as_slice()).copied();
         *id = found.ok_or_else(|| LoadError::new(format!("model.vocab has no entry for byte 0x{byte:02X}")))?;
     }
-    Ok(ids)
+    Ok(byte_ids)
 }
 
-/// The words for which looking them up gives what merging gives. In DeepSeek's own files that is every entry; in
-/// another file an entry may be out of reach of its own merges, and must not be found.
-fn reachable_words(tokens: &TokenBytes, all_words: WordTable, encoder: &Encoder) -> WordTable {
+/// The entries that merging does not make of their own bytes. There are none in DeepSeek's own files.
+fn out_of_reach(ids: &HashMap<&[u8], u32>, encoder: &Encoder) -> HashMap<Box<[u8]>, u32> {
     let mut merged = Vec::new();
-    let reachable: Vec<u32> = ids(tokens)
-        .filter(|&id| {
-            merged.clear();
-            tokens.get(id).is_some_and(|word| {
-                encoder.merge(word, &mut merged);
-                merged == [id]
-            })
-        })
-        .collect();
-    let entries = ids(tokens).filter(|&id| tokens.get(id).is_some()).count();
-    if reachable.len() == entries { all_words } else { WordTable::new(tokens, reachable.into_iter()) }
+    let mut out_of_reach = |word: &[u8], id: u32| {
+        merged.clear();
+        encoder.merge(word, &mut merged);
+        merged != [id]
+    };
+    ids.iter().filter(|&(word, &id)| out_of_reach(word, id)).map(|(&word, &id)| (word.into(), id)).collect()
 }

@@ -5,14 +5,16 @@
 //! Cost: see `pretokenize`, `words`, `bpe` and `greedy`; a clone and a re-spelling share all heavy tables.
 
 mod added;
+mod blocks;
 mod bpe;
 mod character_classes;
+mod cuts;
 mod decode;
 mod encode;
 mod greedy;
+mod known;
 mod lanes;
 mod load;
-mod new_words;
 mod pairs;
 pub(crate) mod parallel;
 mod prefetch;
@@ -22,14 +24,16 @@ mod tables;
 mod trie;
 mod words;
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use added::{AddedTokens, Part};
 use bpe::Encoder;
+use cuts::Cuts;
 use encode::Desk;
 use pretokenize::PreTokens;
 use tables::{ImageReader, ImageWriter};
-use words::{TokenBytes, WordTable};
+use words::TokenBytes;
 
 pub use decode::{UnknownTokenId, Utf8Hold};
 pub use load::LoadError;
@@ -48,7 +52,9 @@ pub struct Tokenizer {
 /// The tables that do not depend on added tokens.
 struct Vocabulary {
     tokens: TokenBytes,
-    words: WordTable,
+    /// Words that are tokens although merging does not make them; nearly always none.
+    whole_words: HashMap<Box<[u8]>, u32>,
+    cuts: Cuts,
     encoder: Encoder,
     /// One for each thread that encodes at the same time.
     desks: Mutex<Vec<Box<Desk>>>,
@@ -77,9 +83,12 @@ impl Tokenizer {
     /// All tables, to be embedded in a program built for this machine's byte order, aligned to [`IMAGE_ALIGNMENT`].
     pub fn to_image(&self) -> Vec<u8> {
         let mut image = ImageWriter::default();
-        let Vocabulary { tokens, words, encoder, desks: _ } = &*self.vocabulary;
+        let Vocabulary { tokens, whole_words, cuts, encoder, desks: _ } = &*self.vocabulary;
         tokens.write(&mut image);
-        words.write(&mut image);
+        let mut ids: Vec<u32> = whole_words.values().copied().collect();
+        ids.sort_unstable();
+        image.write(&ids);
+        cuts.write(&mut image);
         self.added.write(&mut image);
         encoder.write(&mut image);
         image.finish()
@@ -89,9 +98,12 @@ impl Tokenizer {
     /// from [`Self::to_image`] of the same version; of others all that is sure is that they do no harm.
     pub fn from_image(image: &'static [u8]) -> Result<Self, LoadError> {
         let read = |image: &mut ImageReader| {
-            let (tokens, words) = (TokenBytes::read(image)?, WordTable::read(image)?);
+            let tokens = TokenBytes::read(image)?;
+            let whole_words =
+                image.read::<u32>()?.iter().filter_map(|&id| Some((tokens.get(id)?.into(), id))).collect();
+            let cuts = Cuts::read(image)?;
             let (added, encoder) = (AddedTokens::read(image)?, Encoder::read(image)?);
-            let vocabulary = Vocabulary { tokens, words, encoder, desks: Mutex::default() };
+            let vocabulary = Vocabulary { tokens, whole_words, cuts, encoder, desks: Mutex::default() };
             Some(Self::new(vocabulary, added))
         };
         read(&mut ImageReader::new(image)).ok_or_else(|| LoadError::new("its image is cut or not aligned"))
@@ -156,10 +168,9 @@ impl Tokenizer {
     /// there to be compared with.
     pub fn encode_pair_by_pair(&self, text: &str, out: &mut Vec<u32>) {
         let mut pre_tokens = PreTokens::new(text);
-        let (mut start, mut end) = (0, [0]);
-        while pre_tokens.fill(&mut end) == 1 {
-            let [next] = end;
-            self.vocabulary.encoder.merge_long(text.as_bytes().get(start..next).unwrap_or_default(), out);
+        let mut start = 0;
+        while let Some(next) = pre_tokens.next_end() {
+            self.vocabulary.encoder.merge_plainly(text.as_bytes().get(start..next).unwrap_or_default(), out);
             start = next;
         }
     }

@@ -4,8 +4,9 @@
 //! Cost: one load for most pairs that do not merge, two for the others, all from tables small enough to stay near. The table is fixed once built and its probe
 //! chains depend on the vocabulary only, so no text can make it slow.
 
+#![allow(clippy::cast_possible_truncation, reason = "ranks are less than 2^24")]
+
 use super::prefetch::prefetch;
-use super::tables::{ImageReader, ImageWriter, Table};
 
 /// Order of a pair that does not merge.
 pub(super) const NO_ORDER: u32 = u32::MAX;
@@ -26,46 +27,35 @@ pub(super) const MAXIMUM_ENTRIES: usize = (1 << ID_BITS) - 1;
 pub(super) const MAXIMUM_MERGES: usize = (1 << ORDER_BITS) - 1;
 
 /// One merge: its two parts and what they become. Its rank is its place in the list.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Merge {
-    pub(super) left: u32,
-    pub(super) right: u32,
-    pub(super) merged: u32,
+pub(super) type Merge = [u32; 3];
+
+/// The orders of merges: numbers of less than 2^24 that are the lower the earlier a merge is. The id that it makes is its
+/// order where ids are in the order of merges.
+pub(super) fn orders(merges: &[Merge]) -> impl DoubleEndedIterator<Item = u32> + ExactSizeIterator + '_ {
+    let same = merges.is_sorted_by(|[.., one], [.., other]| one < other);
+    (0..merges.len()).map(move |rank| merges.get(rank).filter(|_| same).map_or(rank as u32, |&[.., merged]| merged))
 }
 
 /// Hash table from token pairs to the order of their merges: left id, right id and order share one word.
 pub(super) struct PairTable {
-    slots: Table<u64>,
+    slots: Vec<u64>,
     mask: usize,
     shift: u32,
     /// [`FILTER_BITS`] bits a slot: most pairs that do not merge are known by one load from this small table.
-    filter: Table<u64>,
+    filter: Vec<u64>,
 }
 
 impl PairTable {
-    /// Table of merges, each with its order: a number of less than 2^24 that is the lower the earlier the merge is.
-    pub(super) fn new(merges: &[Merge], orders: &[u32]) -> Self {
+    /// Table of merges by their orders.
+    pub(super) fn new(merges: &[Merge]) -> Self {
         let size = (merges.len() * 2).next_power_of_two().max(FILTER_WORD);
-        let mut table = Self::of(vec![u64::MAX; size].into(), vec![0; size / FILTER_WORD].into());
+        let (slots, filter) = (vec![u64::MAX; size], vec![0; size / FILTER_WORD]);
+        let mut table = Self { slots, mask: size - 1, shift: 64 - size.ilog2(), filter };
         // From the last to the first: where a pair is listed twice the last rank counts, as in the reference.
-        for (merge, order) in merges.iter().zip(orders).rev() {
-            table.insert(merge.left, merge.right, *order);
+        for (&[left, right, _], order) in merges.iter().zip(orders(merges)).rev() {
+            table.insert(left, right, order);
         }
         table
-    }
-
-    fn of(slots: Table<u64>, filter: Table<u64>) -> Self {
-        let (mask, shift) = (slots.len().wrapping_sub(1), 64 - slots.len().max(FILTER_WORD).ilog2());
-        Self { slots, mask, shift, filter }
-    }
-
-    pub(super) fn write(&self, image: &mut ImageWriter) {
-        image.write(&self.slots);
-        image.write(&self.filter);
-    }
-
-    pub(super) fn read(image: &mut ImageReader) -> Option<Self> {
-        Some(Self::of(image.read()?, image.read()?))
     }
 
     /// Where the search for a pair starts, and its bit in the filter.
@@ -79,10 +69,10 @@ impl PairTable {
     fn insert(&mut self, left: u32, right: u32, order: u32) {
         let key = u64::from(left) << ID_BITS | u64::from(right);
         let (mut position, bit) = self.place(key);
-        if let Some(word) = self.filter.to_mut().get_mut(bit / 64) {
+        if let Some(word) = self.filter.get_mut(bit / 64) {
             *word |= 1 << (bit % 64);
         }
-        while let Some(slot) = self.slots.to_mut().get_mut(position) {
+        while let Some(slot) = self.slots.get_mut(position) {
             if *slot >> ORDER_BITS == key {
                 return;
             }

@@ -12,7 +12,9 @@
 //! one: a character on the far side of a border classifies as [`BORDER`], the same as the end of the text. No
 //! alternative looks behind, so a position is all the state there is.
 
+use super::blocks::{self, BLOCK};
 use super::character_classes::{HAN_OR_KANA, LETTER, MARK, NEWLINE, NUMBER, OTHER, PUNCTUATION, SPACE, class_of};
+use super::cuts::{Cuts, runs};
 
 /// Class of whatever lies outside the current piece.
 const BORDER: u8 = 0;
@@ -20,6 +22,8 @@ const BORDER: u8 = 0;
 const NUMBER_LENGTH: usize = 3;
 const WHITE_SPACE: u8 = SPACE | NEWLINE;
 const WORD: u8 = LETTER | MARK;
+/// The bits that tell bytes of wide characters among eight.
+const WIDE: u64 = 0x8080_8080_8080_8080;
 
 /// The pre-tokens of one text, in order; joined they are the text.
 pub(super) struct PreTokens<'text> {
@@ -210,19 +214,74 @@ impl PreTokens<'_> {
         self.position
     }
 
-    /// Writes where the next pre-tokens end; fewer than there is room for at the end of the text only.
-    pub(super) fn fill(&mut self, ends: &mut [usize]) -> usize {
+    /// Writes where the next pre-tokens end: none at the end of the text only, and else as many as there is room for, or
+    /// up to [`BLOCK`] fewer.
+    #[inline]
+    pub(super) fn fill<const ROOM: usize>(&mut self, cuts: &Cuts, ends: &mut [usize; ROOM]) -> usize {
         let mut count = 0;
-        for target in &mut *ends {
+        while count + BLOCK <= ROOM {
+            if let Some(block) = self.bytes.get(self.position..).and_then(<[u8]>::first_chunk::<BLOCK>)
+                && block.first_chunk::<8>().is_some_and(|first| u64::from_le_bytes(*first) & WIDE == 0)
+            {
+                let mut starts = blocks::starts(block);
+                let start = self.position;
+                while starts != 0 {
+                    self.position = start + starts.trailing_zeros() as usize;
+                    if let Some(target) = ends.get_mut(count) {
+                        *target = self.position;
+                    }
+                    count += 1;
+                    starts &= starts - 1;
+                }
+                if self.position != start {
+                    continue;
+                }
+            }
+            if let Some(first) = self.run_character(self.position) {
+                count += self.cut_run(first, cuts, ends.get_mut(count..).unwrap_or_default());
+                continue;
+            }
             let Some(end) = self.next_end() else { break };
-            *target = end;
+            if let Some(target) = ends.get_mut(count) {
+                *target = end;
+            }
             count += 1;
         }
         count
     }
 
+    /// The code point of the letter or mark of a run of Han and kana at `position`.
     #[inline]
-    fn next_end(&mut self) -> Option<usize> {
+    fn run_character(&self, position: usize) -> Option<u32> {
+        let &[lead, second, third] = self.bytes.get(position..)?.first_chunk()?;
+        let code = u32::from(lead & 0x0F) << 12 | u32::from(second & 0x3F) << 6 | u32::from(third & 0x3F);
+        (matches!(lead, 0xE3..=0xE9) && runs(code)).then_some(code)
+    }
+
+    /// Goes through a run of Han and kana, of which the first character is known, and writes where it may be cut, and where
+    /// it ends if there is room up to there.
+    fn cut_run(&mut self, mut left: u32, cuts: &Cuts, ends: &mut [usize]) -> usize {
+        let mut count = 0;
+        let mut at = self.position + 3;
+        while count + 1 < ends.len() {
+            let right = self.run_character(at);
+            if let Some(end) = ends.get_mut(count) {
+                *end = at;
+            }
+            let Some(right) = right else {
+                self.position = at;
+                return count + 1;
+            };
+            count += usize::from(!cuts.joins(left, right));
+            left = right;
+            at += 3;
+        }
+        self.position = count.checked_sub(1).and_then(|last| ends.get(last)).copied().unwrap_or(at);
+        count
+    }
+
+    /// Where the next pre-token ends.
+    pub(super) fn next_end(&mut self) -> Option<usize> {
         let start = self.position;
         if let Some(end) = self.ascii_word(start) {
             self.position = end;
@@ -257,7 +316,12 @@ impl<'text> Iterator for PreTokens<'text> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::PreTokens;
+    use crate::tokenizer::cuts::{Cuts, runs};
+    use crate::tokenizer::words::TokenBytes;
+    use proptest::prelude::*;
 
     fn split(text: &str) -> Vec<&str> {
         PreTokens::new(text).filter_map(|piece| std::str::from_utf8(piece).ok()).collect()
@@ -301,5 +365,49 @@ mod tests {
     fn characters_without_a_class_prefix_a_word_or_stay_together() {
         assert_eq!(split("\u{1}\u{2}a\u{3}\u{4}"), ["\u{1}", "\u{2}a", "\u{3}\u{4}"]);
         assert_eq!(split("\u{1}\u{301}"), ["\u{1}\u{301}"]);
+    }
+
+    /// Where pre-tokens end, found step by step.
+    fn ends_one_by_one(text: &str) -> Vec<usize> {
+        let mut pre_tokens = PreTokens::new(text);
+        std::iter::from_fn(|| pre_tokens.next_end()).collect()
+    }
+
+    /// Where pre-tokens end, found by blocks, without the cuts inside of runs.
+    fn ends_by_blocks(text: &str) -> Vec<usize> {
+        static CUTS: LazyLock<Cuts> = LazyLock::new(|| Cuts::new(&TokenBytes::default()));
+        let mut pre_tokens = PreTokens::new(text);
+        let (mut all, mut ends) = (Vec::new(), [0; 80]);
+        loop {
+            let count = pre_tokens.fill(&CUTS, &mut ends);
+            if count == 0 {
+                break;
+            }
+            all.extend_from_slice(&ends[..count]);
+        }
+        let run = |character: Option<char>| character.is_some_and(|character| runs(u32::from(character)));
+        all.retain(|&end| !run(text[..end].chars().next_back()) || !run(text[end..].chars().next()));
+        all
+    }
+
+    #[test]
+    fn blocks_end_pre_tokens_where_the_rules_do() {
+        // Every sequence of four characters that stand for classes, before and behind all parts of a block.
+        let characters = ["a", "(", " ", "\t", "\n", "7", "\u{1}", "é", "中", "・"];
+        for number in 0..characters.len().pow(4) {
+            let four: String = (0..4).map(|digit| characters[number / 10_usize.pow(digit) % 10]).collect();
+            for text in [four.clone() + &"x y".repeat(30), "12 ab\n".repeat(10) + &four, four.repeat(20)] {
+                assert_eq!(ends_by_blocks(&text), ends_one_by_one(&text), "{text:?}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn blocks_end_pre_tokens_of_any_text_where_the_rules_do(
+            text in "([a-z]{0,9}|[ \n]{0,3}|[0-9]{0,8}|[(){}.,='\"_-]{0,3}|[ \t\r\n\u{b}]{0,5}|[A-Zé中のー゛・\u{1}\u{3040}\u{301}１]?){0,150}",
+        ) {
+            prop_assert_eq!(ends_by_blocks(&text), ends_one_by_one(&text));
+        }
     }
 }

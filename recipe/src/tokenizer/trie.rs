@@ -3,8 +3,11 @@
 //! Owns: the layout of the slots and how nodes are placed. Must not know: merges, where words come from.
 //! Cost: eight bytes a node, and about an eighth of empty slots. Building looks at every byte of every entry once.
 
+#![allow(clippy::cast_possible_truncation, reason = "slots are taken apart in halves")]
+
 use std::ops::Range;
 
+use super::prefetch::prefetch;
 use super::tables::{ImageReader, ImageWriter, Table};
 
 /// Bits of a slot: the byte that leads to the node, whether there is one, the token that ends there, and the place
@@ -70,19 +73,53 @@ impl Trie {
     /// The longest entry that `text` begins with.
     #[inline]
     pub(super) fn longest(&self, text: &[u8]) -> Option<u32> {
-        let mut base = ROOT_BASE;
-        let mut found = NO_TOKEN;
+        let (mut node, mut found) = (Node::ROOT, NO_TOKEN);
         for &byte in text {
-            let slot = self.slots.get(base ^ usize::from(byte)).copied().unwrap_or(0);
-            if slot & 0x1FF != u64::from(byte) | USED {
+            let step = self.step(node, byte);
+            if !step.hit {
                 break;
             }
-            let token = u32::try_from(slot >> TOKEN_SHIFT & u64::from(NO_TOKEN)).unwrap_or(NO_TOKEN);
-            found = if token == NO_TOKEN { found } else { token };
-            base = usize::try_from(slot >> BASE_SHIFT).unwrap_or(LEAF_BASE);
+            node = step.node;
+            found = if step.ends { step.token } else { found };
         }
         (found != NO_TOKEN).then_some(found)
     }
+
+    /// What a byte leads to from a node.
+    #[inline]
+    pub(super) fn step(&self, node: Node, byte: u8) -> Step {
+        let slot = self.slots.get(node.0 as usize ^ usize::from(byte)).copied().unwrap_or(0);
+        let hit = slot & 0x1FF == u64::from(byte) | USED;
+        let token = (slot >> TOKEN_SHIFT) as u32 & NO_TOKEN;
+        let node = if hit { Node((slot >> BASE_SHIFT) as u32) } else { Node::LEAF };
+        Step { hit, node, token, ends: hit && token != NO_TOKEN }
+    }
+
+    /// Begins to load what tells of a node's child.
+    #[inline]
+    pub(super) fn prefetch(&self, node: Node, byte: u8) {
+        prefetch(&self.slots, node.0 as usize ^ usize::from(byte));
+    }
+}
+
+/// What a byte leads to.
+pub(super) struct Step {
+    /// Whether it leads anywhere.
+    pub(super) hit: bool,
+    pub(super) node: Node,
+    /// The entry that ends there, if one does.
+    pub(super) token: u32,
+    pub(super) ends: bool,
+}
+
+/// A place in a trie: the slot from which those of its children are counted.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Node(u32);
+
+impl Node {
+    pub(super) const ROOT: Self = Self(ROOT_BASE as u32);
+    /// Any without children.
+    pub(super) const LEAF: Self = Self(LEAF_BASE as u32);
 }
 
 /// The entries of `range`, which are longer than `depth` and share that many bytes, grouped by their next byte.
