@@ -40,23 +40,21 @@ impl Edits {
         self.0.is_empty()
     }
 
-    /// The model's ids of a stretch whose own are `printed`, all of them ordinary; `None` if the differences do not fit it,
-    /// or if there are other than ordinary tokens among them.
-    pub(super) fn apply(&self, printed: &[u32], tokenizer: &Tokenizer) -> Option<Vec<u32>> {
+    /// The model's ids of a stretch whose own are `printed`, all of them ordinary, and whether each difference spells the
+    /// bytes that it replaces; `None` if the differences do not fit, or if there are other than ordinary tokens among them.
+    pub(super) fn apply(&self, printed: &[u32], tokenizer: &Tokenizer) -> Option<(Vec<u32>, bool)> {
         let mut ids = Vec::with_capacity(printed.len());
-        let mut rest = printed;
-        let is_ordinary = |id: &u32| matches!(tokenizer.piece(*id), Some(Piece::Text(_)));
+        let (mut rest, mut is_same) = (printed, true);
         for edit in &self.0 {
-            if !edit.ids.iter().all(is_ordinary) {
-                return None;
-            }
             let (kept, later) = rest.split_at_checked(edit.kept)?;
-            rest = later.get(edit.replaced..)?;
+            let (replaced, later) = later.split_at_checked(edit.replaced)?;
+            is_same &= spelled(&edit.ids, tokenizer)? == spelled(replaced, tokenizer)?;
             ids.extend_from_slice(kept);
             ids.extend_from_slice(&edit.ids);
+            rest = later;
         }
         ids.extend_from_slice(rest);
-        Some(ids)
+        Some((ids, is_same))
     }
 
     /// Appends the differences to the body of a record.
@@ -82,6 +80,16 @@ impl Edit {
         let ids = (0..length).map(|_| read_number(body)).collect::<Option<_>>()?;
         Some(Self { kept, replaced, ids })
     }
+}
+
+/// Bytes of ordinary tokens; `None` if there are others among them.
+pub(super) fn spelled(ids: &[u32], tokenizer: &Tokenizer) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(ids.len() * 4);
+    for id in ids {
+        let Some(Piece::Text(piece)) = tokenizer.piece(*id) else { return None };
+        bytes.extend_from_slice(piece);
+    }
+    Some(bytes)
 }
 
 /// A difference of two sequences, and how many of the first are the same before it.

@@ -10,7 +10,7 @@ fn text_ids(text: &str) -> Vec<u32> {
 }
 
 fn applied(edits: &Edits, printed: &[u32]) -> Option<Vec<u32>> {
-    edits.apply(printed, &Version::V41.tokenizer())
+    edits.apply(printed, &Version::V41.tokenizer()).map(|(ids, _)| ids)
 }
 
 fn written(edits: &Edits) -> Vec<u8> {

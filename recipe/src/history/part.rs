@@ -11,7 +11,7 @@ use crate::model::Version;
 use crate::output::{InitialStage, OutputParser, OutputPiece, OutputSpecial, ParsingOptions};
 use crate::prompt::{Prompt, render_answer, render_reasoning};
 use crate::special::{Special, Spellings};
-use crate::tokenizer::{Piece, Tokenizer};
+use crate::tokenizer::Tokenizer;
 
 /// Bytes of a check.
 pub(super) const CHECK: usize = 4;
@@ -107,17 +107,6 @@ impl Format<'_> {
             Kind::Reasoning => render_reasoning(&reasoning, version, spellings),
             Kind::Answer => render_answer(&turn, version, spellings).into_owned(),
         }
-    }
-
-    /// Bytes of ordinary tokens; others are left out.
-    pub(super) fn bytes(self, ids: &[u32]) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(ids.len() * 4);
-        for id in ids {
-            if let Some(Piece::Text(piece)) = self.tokenizer.piece(*id) {
-                bytes.extend_from_slice(piece);
-            }
-        }
-        bytes
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::edits::{Edits, write_number};
+use super::edits::{Edits, spelled, write_number};
 use super::part::{Format, Kind, Printed};
 use super::seal::{LONGEST, Seal};
 use crate::special::{Special, Spellings};
@@ -95,7 +95,8 @@ impl Recorder {
         let ids = std::mem::take(&mut self.ids);
         let format = Format { version: self.seal.version(), spellings: &self.spellings, tokenizer: &self.tokenizer };
         let (stretches, marks) = split(&ids, &self.tokenizer);
-        let bytes: Vec<Vec<u8>> = stretches.iter().map(|ids| format.bytes(ids)).collect();
+        let bytes: Vec<Vec<u8>> =
+            stretches.iter().map(|ids| spelled(ids, &self.tokenizer).unwrap_or_default()).collect();
         let prompt = format.print(kind, &bytes, &marks, is_whole);
         let printed = Printed::whole(&prompt);
         let known = if marks == printed.marks {
@@ -109,7 +110,7 @@ impl Recorder {
         };
         let (mut out, checks) = (Vec::new(), printed.checks());
         for (index, (own, text)) in stretches.into_iter().zip(&printed.stretches).enumerate().take(known) {
-            let mut usual = Vec::new();
+            let mut usual = Vec::with_capacity(own.len());
             self.tokenizer.encode_plain(text, &mut usual);
             let edits = Edits::between(&usual, own);
             if edits.is_empty() {

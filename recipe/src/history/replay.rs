@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::edits::{Edits, read_number};
+use super::edits::{Edits, read_number, spelled};
 use super::part::{CHECK, Format, Kind, Printed};
 use super::seal::Seal;
 use crate::prompt::{Prompt, Turn};
@@ -23,7 +23,8 @@ type Differences = BTreeMap<usize, ([u8; CHECK], Edits)>;
 /// A stretch with the model's ids.
 struct Own {
     ids: Vec<u32>,
-    bytes: Vec<u8>,
+    /// Whether they spell the bytes that are printed.
+    is_same: bool,
 }
 
 impl Replay {
@@ -114,11 +115,11 @@ fn own(differences: &Differences, printed: &Printed<'_>, format: Format<'_>) -> 
         if checks.get(*index) != Some(check) {
             return None;
         }
-        let mut usual = Vec::new();
-        format.tokenizer.encode_plain(printed.stretches.get(*index)?, &mut usual);
-        let ids = edits.apply(&usual, format.tokenizer)?;
-        let bytes = format.bytes(&ids);
-        Some((*index, Own { ids, bytes }))
+        let text = printed.stretches.get(*index)?;
+        let mut usual = Vec::with_capacity(text.len() / 3);
+        format.tokenizer.encode_plain(text, &mut usual);
+        let (ids, is_same) = edits.apply(&usual, format.tokenizer)?;
+        Some((*index, Own { ids, is_same }))
     };
     differences.iter().map_while(own).collect()
 }
@@ -130,11 +131,12 @@ fn agreeing(
     printed: &Printed<'_>,
     format: Format<'_>,
 ) -> BTreeMap<usize, Own> {
-    let changed = |own: &BTreeMap<usize, Own>| {
-        own.iter().find(|(index, own)| own.bytes != printed.stretches[**index].as_bytes()).map(|(index, _)| *index)
-    };
+    let changed = |own: &BTreeMap<usize, Own>| own.iter().find(|(_, own)| !own.is_same).map(|(index, _)| *index);
     let difference = |own: &BTreeMap<usize, Own>| {
-        let bytes = |(index, text): (usize, &&str)| own.get(&index).map_or(text.as_bytes(), |own| &own.bytes).to_vec();
+        let bytes = |(index, text): (usize, &&str)| {
+            let own = own.get(&index).and_then(|own| spelled(&own.ids, format.tokenizer));
+            own.unwrap_or_else(|| text.as_bytes().to_vec())
+        };
         let stretches: Vec<Vec<u8>> = printed.stretches.iter().enumerate().map(bytes).collect();
         let said = format.print(kind, &stretches, &printed.marks, true);
         Printed::whole(&said).difference(printed)
