@@ -138,7 +138,7 @@ class CompletionDecoder:
         echoed = "" if state.begun else form.echoed[index]
         choice = self._choice(index, echoed + growth.text, growth.tokens, ids, closing=closing)
         if form.with_ids and not state.begun:
-            choice["prompt_token_ids"] = form.prompts[index]
+            choice["prompt_token_ids"] = list(form.prompts[index])
         state.begun = True
         chunk = self._frame([choice])
         if form.usage_in_all:
@@ -161,7 +161,7 @@ class CompletionDecoder:
         text = form.echoed[index] + "".join(state.parts)
         choice = self._choice(index, text, state.tokens, state.ids, closing=True)
         if form.with_ids:
-            choice["prompt_token_ids"] = form.prompts[index]
+            choice["prompt_token_ids"] = list(form.prompts[index])
         return choice
 
     def _choice(self, index: int, text: str, tokens: Sequence[TokenText], ids: Sequence[int], *, closing: bool) -> Json:

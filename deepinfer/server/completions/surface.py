@@ -38,7 +38,7 @@ class CompletionSurface:
             model=request.model,
             created=int(time.time()),
             prompts=[prompt.ids for prompt in prompts],
-            echoed=[prompt.text if request.echo else "" for prompt in prompts],
+            echoed=[prompt.text() if request.echo else "" for prompt in prompts],
             stops=request.stops,
             stream=bool(request.stream),
             include_usage=request.stream_options is not None and request.stream_options.include_usage,
@@ -63,7 +63,7 @@ class CompletionSurface:
             ],
             decoder=CompletionDecoder(form, services.tokenizer),
             prompt_tokens=sum(len(prompt.ids) for prompt in prompts) // (request.n or 1),
-            prompt=lambda: "\n".join(prompt.text for prompt in prompts),
+            prompt=lambda: "\n".join(prompt.text() for prompt in prompts),
         )
 
 
