@@ -37,6 +37,7 @@ class CompletionForm:
     usage_in_all: bool
     with_logprobs: bool
     with_ids: bool
+    with_prompt_ids: bool
     ids_for_texts: bool
 
 
@@ -137,7 +138,7 @@ class CompletionDecoder:
             return b""
         echoed = "" if state.begun else form.echoed[index]
         choice = self._choice(index, echoed + growth.text, growth.tokens, ids, closing=closing)
-        if form.with_ids and not state.begun:
+        if form.with_prompt_ids and not state.begun:
             choice["prompt_token_ids"] = list(form.prompts[index])
         state.begun = True
         chunk = self._frame([choice])
@@ -160,7 +161,7 @@ class CompletionDecoder:
         form, state = self._form, self._choices[index]
         text = form.echoed[index] + "".join(state.parts)
         choice = self._choice(index, text, state.tokens, state.ids, closing=True)
-        if form.with_ids:
+        if form.with_prompt_ids:
             choice["prompt_token_ids"] = list(form.prompts[index])
         return choice
 

@@ -57,6 +57,7 @@ class CompletionRequest(msgspec.Struct):
     stop_token_ids: list[int] | None = None
     return_token_ids: bool | None = None
     return_tokens_as_token_ids: bool | None = None
+    return_prompt_token_ids: bool = True
     add_special_tokens: bool = True
     grammar: Grammar | None = None
     thinking_limit: ThinkingLimit | None = None
@@ -110,7 +111,8 @@ def prompts_of(request: CompletionRequest, services: Services) -> list[Prompt]:
         return [_text_prompt(given, "prompt", request, services)]
     if not given:
         raise _refused("empty_array", "prompt", "must hold at least one item")
-    # A prompt may have a million ids, so nothing is done for each of them here.
+    if isinstance(given[0], int) and (ids := _packed(given)) is not None:
+        return [_id_prompt(ids, "prompt", services)]
     kinds = set(map(type, given))
     if kinds == {int}:
         return [_id_prompt(cast(list[int], given), "prompt", services)]
@@ -142,7 +144,15 @@ def _text_prompt(text: str, place: str, request: CompletionRequest, services: Se
     return Prompt([services.begin_id, *inner] if request.add_special_tokens else inner, lambda: text)
 
 
-def _id_prompt(ids: list[int], place: str, services: Services) -> Prompt:
+def _packed(given: Sequence[object]) -> memoryview | None:
+    """Ids packed, without a look at each of a million; None if something among them is no id."""
+    try:
+        return packed(cast(Sequence[int], given))
+    except (TypeError, OverflowError):
+        return None
+
+
+def _id_prompt(ids: Sequence[int], place: str, services: Services) -> Prompt:
     if not ids:
         raise _refused("empty_array", place, "must hold at least one token id")
     services.check_ids(ids, place)

@@ -45,6 +45,7 @@ class CompletionSurface:
             usage_in_all=request.stream_options is not None and request.stream_options.continuous_usage_stats,
             with_logprobs=request.logprobs is not None,
             with_ids=bool(request.return_token_ids),
+            with_prompt_ids=bool(request.return_token_ids) and request.return_prompt_token_ids,
             ids_for_texts=bool(request.return_tokens_as_token_ids),
         )
         return Work(
