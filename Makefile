@@ -37,7 +37,7 @@ FUZZ_HTTP_VENV := .venv-fuzz
 # A second to load a tokenizer, generous memory; anything slower or larger is a finding.
 FUZZ_OPTIONS := -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
 
-.PHONY: help setup serve test test-rust test-python test-agents test-vllm test-structured-long test-training check format build bench bench-codec bench-structured fuzz fuzz-build fuzz-check fuzz-http clean tools
+.PHONY: help setup serve test test-rust test-python test-agents test-vllm test-structured-long test-training check format build bench bench-codec bench-structured soak fuzz fuzz-build fuzz-check fuzz-http clean tools
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -94,6 +94,9 @@ bench-codec: $(INSTALLED) ## Compare our tokenizer with its peers from the packa
 
 bench-structured: $(INSTALLED) ## Measure what grammars and masks of structured output cost
 	$(BIN)/python -m benchmarks.structured costs $(ARGS)
+
+soak: $(INSTALLED) ## Load a gateway with streams, hang-ups and broken bodies: make soak SECONDS=600
+	$(BIN)/python -m benchmarks.soak --seconds $(or $(SECONDS),600) $(ARGS)
 
 test-training: $(INSTALLED) ## Train a tiny model for two minutes and print the losses
 	$(BIN)/pytest -m training -s tests/model

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import Field, fields
 from importlib.metadata import PackageNotFoundError, version
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command, file = parsed.pop("command"), parsed.pop("config", None)
     try:
         if command in ("inspect", "bench"):
-            return _inspect(parsed["path"]) if command == "inspect" else _bench_model(parsed)
+            return _inspect(parsed["path"]) if command == "inspect" else _bench(parsed)
         settings = resolve(parsed, os.environ, file=file)
         return _run(command, settings)
     except UsageError as error:
@@ -80,13 +81,30 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _add_bench(bench: argparse.ArgumentParser) -> None:
-    parts = bench.add_subparsers(title="what to measure", metavar="PART", required=True)
+    parts = bench.add_subparsers(title="what to measure", metavar="PART", required=True, dest="part")
     model = parts.add_parser("model", help="the model alone: prefill and decode, by batch size and by block")
     model.add_argument(
         "--model", metavar="PATH", help="checkpoint to measure (default: random weights, 11 M parameters)"
     )
     model.add_argument("--threads", type=int, default=1, help="cores a tensor operation uses (default: %(default)s)")
     model.add_argument("--rounds", type=int, default=15, help="measurements per median (default: %(default)s)")
+    gateway = parts.add_parser(
+        "gateway", help="a gateway: what it adds to an upstream alone, and what its routing is worth to prefix caches"
+    )
+    gateway.add_argument("--target", metavar="URL", help="gateway that runs (default: one is started)")
+    gateway.add_argument("--upstream", metavar="URL", help="upstream behind it, to be measured alone (with --target)")
+    for name, kind, default, text in (
+        ("streams", int, 64, "answers on their way at a time, on average, where upstreams are started"),
+        ("rate", float, None, "requests a second (default: what --streams takes)"),
+        ("seconds", float, 10.0, "length of a round, after its warm-up"),
+        ("rounds", int, 3, "rounds with the upstream alone and through the gateway; 0 leaves them out"),
+        ("conversations", int, 200, "conversations by which routing is measured; 0 leaves it out"),
+        ("seed", int, 0, "seed of arrivals and conversations"),
+    ):
+        words = text if default is None else f"{text} (default: %(default)s)"
+        gateway.add_argument(f"--{name}", type=kind, default=default, metavar="N", help=words)
+    gateway.add_argument("--json", metavar="FILE", help="file for all figures")
+    gateway.add_argument("--plot", metavar="FILE", help="PNG file for a picture; needs the extra deepinfer[bench]")
 
 
 def _add_options(command: argparse.ArgumentParser) -> None:
@@ -132,6 +150,25 @@ def _inspect(path: str) -> int:
     from deepinfer.inspection import describe
 
     print(describe(Path(path)))
+    return 0
+
+
+def _bench(parsed: dict[str, Any]) -> int:
+    return _bench_gateway(parsed) if parsed.pop("part") == "gateway" else _bench_model(parsed)
+
+
+def _bench_gateway(parsed: dict[str, Any]) -> int:
+    from deepinfer.bench.gateway import Options, run_bench
+
+    files = [None if (name := parsed.pop(kind)) is None else Path(name) for kind in ("json", "plot")]
+    for name, least in (("streams", 1), ("seconds", 1), ("rounds", 0), ("conversations", 0)):
+        if not least <= parsed[name] < inf:
+            raise UsageError(f"--{name} is {parsed[name]}; it must be at least {least}")
+    if parsed["rate"] is not None and not 0 < parsed["rate"] < inf:
+        raise UsageError(f"--rate is {parsed['rate']}; it must be above 0")
+    if (parsed["target"] is None) != (parsed["upstream"] is None):
+        raise UsageError("--target and --upstream belong together; give both, or neither to start servers")
+    run_bench(Options(**parsed), json_file=files[0], plot_file=files[1])
     return 0
 
 

@@ -212,7 +212,7 @@ def _scripted_engine(settings: ServeSettings) -> Engine:
         # V4 prompts have words in place of images.
         reads_images=settings.prompt_format == "v4.1",
     )
-    return ScriptedEngine(rules.choose, description)
+    return ScriptedEngine(rules.choose, description, kept_sequences=rules.kept_sequences)
 
 
 def _native_engine(settings: ServeSettings) -> Engine:

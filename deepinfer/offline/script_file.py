@@ -1,5 +1,7 @@
 """Script files: rules in TOML that say which text a scripted engine answers to which prompt, compiled to token ids.
 
+    kept_sequences = 64             # how many ended sequences count as cached for prompts that begin alike
+
     [[rule]]
     match = "weather in Paris"      # a regular expression, searched in the last part of the prompt; absent: any prompt
     in = "last"                     # "last": from the last user or tool message on; "whole": all of it
@@ -49,9 +51,10 @@ class Rule:
 
 
 class RuleBook:
-    """The rules of one file; `choose` is what `ScriptedEngine` asks."""
+    """The rules of one file; `choose` is what `ScriptedEngine` asks, and keeps `kept_sequences`."""
 
-    def __init__(self, rules: Sequence[Rule], tokenizer: recipe.Tokenizer) -> None:
+    def __init__(self, rules: Sequence[Rule], tokenizer: recipe.Tokenizer, *, kept_sequences: int) -> None:
+        self.kept_sequences = kept_sequences
         self._rules = rules
         self._tokenizer = tokenizer
 
@@ -72,7 +75,7 @@ def last_part(prompt: str) -> str:
 
 def load_script_file(path: Path, *, recipe_version: PromptFormat) -> RuleBook:
     """Read and compile a script file for the tokenizer of `recipe_version`. Raises `ScriptFileError`."""
-    tables = _read_tables(path)
+    kept_sequences, tables = _read(path)
     tokenizer = recipe.Tokenizer.built_in(recipe_version)
     end = recipe.eos_token_id(recipe_version)
     rules = [_Reader(path, number, table).rule(tokenizer, end) for number, table in enumerate(tables, start=1)]
@@ -82,23 +85,28 @@ def load_script_file(path: Path, *, recipe_version: PromptFormat) -> RuleBook:
                 f"{path}: rule {number}: match is missing, so the rules after it can never be reached; "
                 "give it a match or move it to the end"
             )
-    return RuleBook(rules, tokenizer)
+    return RuleBook(rules, tokenizer, kept_sequences=kept_sequences)
 
 
-def _read_tables(path: Path) -> list[Any]:
+def _read(path: Path) -> tuple[int, list[Any]]:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ScriptFileError(f"{path}: {error.strerror}; pass a file that can be read") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ScriptFileError(f"{path}: not valid TOML: {error}") from None
-    unknown = sorted(set(content) - {"rule"})
+    unknown = sorted(set(content) - {"rule", "kept_sequences"})
     if unknown:
-        raise ScriptFileError(f"{path}: unknown entry {unknown[0]!r}; a script file has [[rule]] tables only")
+        raise ScriptFileError(
+            f"{path}: unknown entry {unknown[0]!r}; a script file has kept_sequences and [[rule]] tables only"
+        )
+    kept_sequences = content.get("kept_sequences", 64)
+    if type(kept_sequences) is not int or kept_sequences < 0:
+        raise ScriptFileError(f"{path}: kept_sequences is {kept_sequences!r}; it must be a whole number, at least 0")
     tables = content.get("rule")
     if not isinstance(tables, list) or not tables:
         raise ScriptFileError(f"{path}: there is no rule; write at least one [[rule]] table")
-    return tables
+    return kept_sequences, tables
 
 
 class _Reader:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 import msgspec
+import numpy
 
 import deepseek_recipe as recipe
 from deepinfer.core import Engine, ModelDescription
@@ -84,7 +85,9 @@ class Services:
     def check_ids(self, ids: Sequence[int], place: str) -> None:
         """Raise a 400 for ids that are not in the vocabulary."""
         size = min(self.tokenizer.vocabulary_size, self.model.vocabulary_size)
-        for id in (min(ids, default=0), max(ids, default=0)):
+        # An array, without a copy where the ids are packed.
+        given = numpy.asarray(ids) if len(ids) else numpy.zeros(1)
+        for id in (int(given.min()), int(given.max())):
             if not 0 <= id < size:
                 message = f"{place} holds the token id {id}; ids go from 0 to {size - 1}"
                 raise HttpError(400, "invalid_token_id", message, param=place)

@@ -48,6 +48,15 @@ def test_further_tokens_may_end_an_answer(native: ServerProcess) -> None:
     assert choice["finish_reason"] == "stop"
 
 
+def test_the_prompts_ids_may_be_left_out(native: ServerProcess) -> None:
+    for fields, given in (({}, [5, 6, 7]), ({"return_prompt_token_ids": False}, None)):
+        (whole,) = post(native, temperature=0, **fields)["choices"]
+        first, *rest = [chunk["choices"][0] for chunk in chunks(native, temperature=0, **fields) if chunk["choices"]]
+        assert whole.get("prompt_token_ids") == first.get("prompt_token_ids") == given
+        assert all("prompt_token_ids" not in choice for choice in rest)
+        assert [id for choice in (first, *rest) for id in choice["token_ids"]] == whole["token_ids"]
+
+
 def test_every_token_has_its_log_probability_control_tokens_too(native: ServerProcess) -> None:
     fields = {"temperature": 0, "logprobs": 2, "return_tokens_as_token_ids": True, "logit_bias": {str(THINK_END): 100}}
     choice = post(native, max_tokens=3, **fields)["choices"][0]

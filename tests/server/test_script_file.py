@@ -12,7 +12,9 @@ import deepseek_recipe as recipe
 from deepinfer.backends.scripted import Script
 from deepinfer.core import FinishReason, Request, SamplingParams
 from deepinfer.errors import EngineError
+from deepinfer.launch import build_engine
 from deepinfer.offline.script_file import RuleBook, ScriptFileError, last_part, load_script_file
+from deepinfer.settings import ServeSettings
 
 VERSION: Final = "v4.1"
 
@@ -98,6 +100,8 @@ def test_a_prompt_that_no_rule_matches_is_the_clients_fault(tmp_path: Path) -> N
         ("rule = 3", "there is no rule"),
         ("rule = [3]", "rule 1: must be a"),
         ("other = 1\n[[rule]]\noutput = 'x'", "unknown entry 'other'"),
+        ("kept_sequences = -1\n[[rule]]\noutput = 'x'", "kept_sequences is -1; it must be a whole number, at least 0"),
+        ("kept_sequences = true\n[[rule]]\noutput = 'x'", "kept_sequences is True"),
         ("[[rule]]\nmatch = 'x'", "rule 1: output is missing"),
         ("[[rule]]\noutput = 3", "rule 1: output is 3; it must be a string"),
         ("[[rule]]\noutput = ['x', 3]", "rule 1: output[1] is 3; it must be a string"),
@@ -125,6 +129,22 @@ def test_a_mistake_names_file_rule_and_field(tmp_path: Path, text: str, words: s
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ScriptFileError, match=r"nowhere\.toml"):
         load_script_file(tmp_path / "nowhere.toml", recipe_version=VERSION)
+
+
+@pytest.mark.parametrize(
+    ("entry", "place", "cached"),
+    [("", 36, 2), ("", 35, 0), ("kept_sequences = 0", 99, 0), ("kept_sequences = 900", 0, 2)],
+)
+async def test_as_many_sequences_are_kept_as_the_file_says(tmp_path: Path, entry: str, place: int, cached: int) -> None:
+    file = tmp_path / "rules.toml"
+    file.write_text(f"{entry}\n[[rule]]\noutput = 'x'", encoding="utf-8")
+    engine = build_engine(ServeSettings(engine="scripted", script=str(file)))
+    await engine.start()
+    # All prompts but the last differ from the first id on.
+    for first_id in (*range(100), place):
+        request = Request(request_id="r", token_ids=[first_id, 5, 6], sampling=SamplingParams(max_tokens=1))
+        found = [output.cached_tokens async for output in engine.submit(request)]
+    assert found == [cached]
 
 
 def test_the_shipped_example_loads() -> None:

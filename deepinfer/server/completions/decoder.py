@@ -37,6 +37,7 @@ class CompletionForm:
     usage_in_all: bool
     with_logprobs: bool
     with_ids: bool
+    with_prompt_ids: bool
     ids_for_texts: bool
 
 
@@ -137,8 +138,8 @@ class CompletionDecoder:
             return b""
         echoed = "" if state.begun else form.echoed[index]
         choice = self._choice(index, echoed + growth.text, growth.tokens, ids, closing=closing)
-        if form.with_ids and not state.begun:
-            choice["prompt_token_ids"] = form.prompts[index]
+        if form.with_prompt_ids and not state.begun:
+            choice["prompt_token_ids"] = list(form.prompts[index])
         state.begun = True
         chunk = self._frame([choice])
         if form.usage_in_all:
@@ -160,8 +161,8 @@ class CompletionDecoder:
         form, state = self._form, self._choices[index]
         text = form.echoed[index] + "".join(state.parts)
         choice = self._choice(index, text, state.tokens, state.ids, closing=True)
-        if form.with_ids:
-            choice["prompt_token_ids"] = form.prompts[index]
+        if form.with_prompt_ids:
+            choice["prompt_token_ids"] = list(form.prompts[index])
         return choice
 
     def _choice(self, index: int, text: str, tokens: Sequence[TokenText], ids: Sequence[int], *, closing: bool) -> Json:

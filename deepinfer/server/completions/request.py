@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
+from deepinfer.cache.prefix import packed
 from deepinfer.core import Grammar, ThinkingLimit
 from deepinfer.server.errors import HttpError
 from deepinfer.server.json_body import read_json
@@ -56,6 +57,7 @@ class CompletionRequest(msgspec.Struct):
     stop_token_ids: list[int] | None = None
     return_token_ids: bool | None = None
     return_tokens_as_token_ids: bool | None = None
+    return_prompt_token_ids: bool = True
     add_special_tokens: bool = True
     grammar: Grammar | None = None
     thinking_limit: ThinkingLimit | None = None
@@ -96,10 +98,10 @@ def read_completion(body: bytes, services: Services) -> CompletionRequest:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One prompt: its ids, and its text as `echo` gives it back."""
+    """One prompt: its ids, and how to get its text, as `echo` gives it back."""
 
-    ids: list[int]
-    text: str
+    ids: Sequence[int]
+    text: Callable[[], str]
 
 
 def prompts_of(request: CompletionRequest, services: Services) -> list[Prompt]:
@@ -109,9 +111,12 @@ def prompts_of(request: CompletionRequest, services: Services) -> list[Prompt]:
         return [_text_prompt(given, "prompt", request, services)]
     if not given:
         raise _refused("empty_array", "prompt", "must hold at least one item")
-    if all(isinstance(item, int) for item in given):
-        return [_id_prompt([item for item in given if isinstance(item, int)], "prompt", services)]
-    if len({type(item) for item in given}) > 1:
+    if isinstance(given[0], int) and (ids := _packed(given)) is not None:
+        return [_id_prompt(ids, "prompt", services)]
+    kinds = set(map(type, given))
+    if kinds == {int}:
+        return [_id_prompt(cast(list[int], given), "prompt", services)]
+    if len(kinds) > 1:
         raise _refused("invalid_type", "prompt", "must be a text, a list of texts, of token ids or of lists of these")
     count = len(given) * (request.n or 1)
     if count > _MAX_CHOICES:
@@ -131,19 +136,27 @@ def _text_prompt(text: str, place: str, request: CompletionRequest, services: Se
         ids = services.text_ids(text, begin=request.add_special_tokens)
         if not ids:
             raise _refused("empty_string", place, "must not be empty")
-        return Prompt(ids, text)
+        return Prompt(ids, lambda: text)
     # Code on both sides of the gap is text: what it spells is never a control token.
     tokenizer = services.tokenizer
     begin, hole, end = (services.control_id(mark) for mark in _FIM_MARKS)
     inner = [begin, *tokenizer.encode(text), hole, *tokenizer.encode(request.suffix), end]
-    return Prompt([services.begin_id, *inner] if request.add_special_tokens else inner, text)
+    return Prompt([services.begin_id, *inner] if request.add_special_tokens else inner, lambda: text)
 
 
-def _id_prompt(ids: list[int], place: str, services: Services) -> Prompt:
+def _packed(given: Sequence[object]) -> memoryview | None:
+    """Ids packed, without a look at each of a million; None if something among them is no id."""
+    try:
+        return packed(cast(Sequence[int], given))
+    except (TypeError, OverflowError):
+        return None
+
+
+def _id_prompt(ids: Sequence[int], place: str, services: Services) -> Prompt:
     if not ids:
         raise _refused("empty_array", place, "must hold at least one token id")
     services.check_ids(ids, place)
-    return Prompt(ids, services.tokenizer.decode(ids))
+    return Prompt(packed(ids), lambda: services.tokenizer.decode(ids))
 
 
 def _check_suffix(request: CompletionRequest) -> None:

@@ -38,13 +38,14 @@ class CompletionSurface:
             model=request.model,
             created=int(time.time()),
             prompts=[prompt.ids for prompt in prompts],
-            echoed=[prompt.text if request.echo else "" for prompt in prompts],
+            echoed=[prompt.text() if request.echo else "" for prompt in prompts],
             stops=request.stops,
             stream=bool(request.stream),
             include_usage=request.stream_options is not None and request.stream_options.include_usage,
             usage_in_all=request.stream_options is not None and request.stream_options.continuous_usage_stats,
             with_logprobs=request.logprobs is not None,
             with_ids=bool(request.return_token_ids),
+            with_prompt_ids=bool(request.return_token_ids) and request.return_prompt_token_ids,
             ids_for_texts=bool(request.return_tokens_as_token_ids),
         )
         return Work(
@@ -63,7 +64,7 @@ class CompletionSurface:
             ],
             decoder=CompletionDecoder(form, services.tokenizer),
             prompt_tokens=sum(len(prompt.ids) for prompt in prompts) // (request.n or 1),
-            prompt=lambda: "\n".join(prompt.text for prompt in prompts),
+            prompt=lambda: "\n".join(prompt.text() for prompt in prompts),
         )
 
 

@@ -124,7 +124,10 @@ def sampling_members(request: Request) -> dict[str, Any]:
 
 
 def _own_members(request: Request) -> dict[str, Any]:
-    members: dict[str, Any] = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
+    members: dict[str, Any] = {
+        "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+        "return_prompt_token_ids": False,
+    }
     if request.grammar is not None:
         members["grammar"] = request.grammar
     if request.thinking_limit is not None:
