@@ -286,7 +286,8 @@ def test_recorded_ids_that_spell_a_value_otherwise_have_its_field(protocol: str,
         block = {"type": "tool_result", "tool_use_id": said["content"][1]["id"], "content": "a cat"}
         result, field = {"role": "user", "content": [block]}, "messages[1].content[1].input.at"
     body["messages"] += [said, result]
-    encoded, spans = (call(body, protocol, options=options) for call in (recipe.encode, recipe.explain))
+    encoded = recipe.encode(body, protocol, options=options)
+    spans = recipe.explain(body, protocol, options=options)
     assert tiling_fault(spans, encoded) is None
     ids = encoded.token_ids.tolist()
     start = next(place for place in range(len(ids)) if ids[place : place + len(own)] == own)
