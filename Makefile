@@ -37,7 +37,7 @@ FUZZ_HTTP_VENV := .venv-fuzz
 # A second to load a tokenizer, generous memory; anything slower or larger is a finding.
 FUZZ_OPTIONS := -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
 
-.PHONY: help setup serve test test-rust test-python test-agents test-vllm test-structured-long test-training check format build bench bench-codec bench-structured soak fuzz fuzz-build fuzz-check fuzz-http clean tools
+.PHONY: help setup serve test test-rust test-asan test-python test-agents test-vllm test-structured-long test-training check format build bench bench-codec bench-structured soak fuzz fuzz-build fuzz-check fuzz-http clean tools
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,10 @@ test: test-rust test-python ## Set up if needed, then run every test; FAST=1 lea
 
 test-rust: tools ## Run the tests and the documentation examples of the Rust crates
 	cargo test
+
+test-asan: tools ## Run the tokenizer's tests under AddressSanitizer
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR='$(or $(CARGO_TARGET_DIR),target)/asan' \
+		cargo test -p recipe --lib --target $(FUZZ_HOST) tokenizer
 
 test-python: $(INSTALLED) ## Run the Python tests; options: make test-python FAST=1 ARGS="-k name"
 	$(BIN)/pytest -m "not agents and not vllm and not training$(if $(FAST), and not slow)" $(ARGS)

@@ -20,6 +20,7 @@ import venv
 from typing import Any
 
 import corpus
+import requests
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -37,10 +38,10 @@ REFERENCE = "tokenizers"
 
 
 class Engine:
-    """A process that encodes."""
+    """A process that encodes: texts, or with another `program` requests."""
 
-    def __init__(self, name: str, python: pathlib.Path) -> None:
-        command = [str(python), str(HERE / "engine.py"), name, str(FILE)]
+    def __init__(self, name: str, python: pathlib.Path, program: str = "engine.py") -> None:
+        command = [str(python), str(HERE / program), name, str(FILE)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.load: float = self._answer()["load"]
 
@@ -51,8 +52,12 @@ class Engine:
 
     def encode(self, text: corpus.Text, threads: int = 0) -> dict[str, Any]:
         """What one text costs."""
+        return self.ask(text=str(text.path), threads=threads)
+
+    def ask(self, **task: Any) -> dict[str, Any]:
+        """What a task costs."""
         assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps({"text": str(text.path), "threads": threads}) + "\n")
+        self.process.stdin.write(json.dumps(task) + "\n")
         self.process.stdin.flush()
         return self._answer()
 
@@ -130,6 +135,38 @@ def measure_round(engines: dict[str, pathlib.Path], groups: dict[str, list[corpu
         engine.close()
 
 
+def measure_requests(engines: dict[str, pathlib.Path], text: corpus.Text, rounds: int) -> str:
+    """Whole requests to ids, as a table. Raises SystemExit if the ids of both packages differ."""
+    pairs = {"ours": engines["ours"], "peer": engines["deepseek-recipe"]}
+    whole = text.path.read_text(encoding="utf-8")
+    parts = [whole[start : start + requests.LENGTH] for start in range(0, len(whole), requests.LENGTH)][:-1]
+    seconds: dict[tuple[str, str], dict[str, list[float]]] = {}
+    digests: dict[tuple[str, str, int], set[str]] = {}
+    for number in range(rounds):
+        for name, python in pairs.items():
+            engine = Engine(name, python, "requests.py")
+            for protocol in requests.PROTOCOLS:
+                # The first is seen by every process before, the others by none.
+                (warm_up, _), bodies = (
+                    requests.agent_request(parts[place], protocol) for place in (0, 1 + number % (len(parts) - 1))
+                )
+                for kind, body in zip(("warm-up", "fresh", "next turn"), (warm_up, *bodies), strict=True):
+                    path = text.path.with_name("request.json")
+                    path.write_bytes(body)
+                    answer = engine.ask(body=str(path), protocol=protocol)
+                    seconds.setdefault((protocol, kind), {}).setdefault(name, []).append(answer["processor"])
+                    digests.setdefault((protocol, kind, number), set()).add(answer["digest"])
+            engine.close()
+    if any(len(found) > 1 for found in digests.values()):
+        raise SystemExit("the ids of a request differ from those of deepseek-recipe")
+    lines = ["| agent's request of 99 calls, ms | ours | deepseek-recipe | ratio |", "| --- | --- | --- | --- |"]
+    for (protocol, kind), measured in seconds.items():
+        here, there = (statistics.median(measured[name]) * 1e3 for name in pairs)
+        if kind != "warm-up":
+            lines.append(f"| {protocol}, {kind} | {here:.2f} | {there:.1f} | {there / here:.1f} |")
+    return "\n".join(lines)
+
+
 def table(results: Results, names: list[str]) -> str:
     """The figures as a table: speed in MB/s, and ours in relation to each peer."""
     peers = [name for name in names if name != "ours"]
@@ -188,6 +225,8 @@ def main() -> None:
     for name, measured in cold:
         milliseconds, memory = (statistics.median(one[column] for one in measured) for column in ("seconds", "memory"))
         print(f"| {name} | {milliseconds * 1e3:.1f} | {memory / 1024:.1f} |")
+    if "deepseek-recipe" in engines:
+        print("\n" + measure_requests(engines, groups["1M tokens"][0], arguments.rounds))
     (arguments.folder / "results.json").write_text(json.dumps(results.rows, indent=1))
     if differing := results.differing():
         raise SystemExit(f"ids differ from those of {REFERENCE}: {differing}")
