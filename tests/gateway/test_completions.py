@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import struct
 from typing import Any
 
 import pytest
@@ -46,6 +48,25 @@ def test_further_tokens_may_end_an_answer(native: ServerProcess) -> None:
     choice = post(native, temperature=0, stop_token_ids=[stop])["choices"][0]
     assert choice["token_ids"] == ids[: ids.index(stop) + 1]
     assert choice["finish_reason"] == "stop"
+
+
+def test_a_prompt_may_be_packed(native: ServerProcess) -> None:
+    packed = base64.b64encode(struct.pack("<3I", 5, 6, 7)).decode()
+    listed = post(native, temperature=0)["choices"]
+    assert post(native, temperature=0, prompt=None, prompt_ids=packed)["choices"] == listed
+    huge = base64.b64encode(struct.pack("<I", 2**32 - 1)).decode()
+    for fields, code, param in (
+        ({"prompt": None}, "invalid_type", "prompt"),
+        ({"prompt_ids": packed}, "unsupported", "prompt_ids"),
+        ({"prompt": None, "prompt_ids": ""}, "empty_array", "prompt_ids"),
+        ({"prompt": None, "prompt_ids": packed[:4]}, "invalid_type", "prompt_ids"),
+        ({"prompt": None, "prompt_ids": "no base64!"}, "invalid_type", "prompt_ids"),
+        ({"prompt": None, "prompt_ids": huge}, "invalid_token_id", "prompt_ids"),
+        ({"prompt": None, "prompt_ids": packed, "suffix": "x"}, "requires", "suffix"),
+    ):
+        response = native.http.post("/v1/completions", json=body_of(**fields))
+        error = response.json()["error"]
+        assert (response.status_code, error["code"], error["param"]) == (400, code, param)
 
 
 def test_the_prompts_ids_may_be_left_out(native: ServerProcess) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
+import numpy
 
 from deepinfer.backends.remote.dialects import (
     LEAST_TOP_P,
@@ -79,7 +80,6 @@ class OpenAiDialect:
         """Write a request that streams."""
         body = sampling_members(request) | {
             "model": self._model,
-            "prompt": id_list(request.token_ids),
             "stream": True,
             "stream_options": {"include_usage": True},
             "return_token_ids": True,
@@ -92,8 +92,9 @@ class OpenAiDialect:
             body["logprobs"] = request.sampling.top_logprobs
             body["return_tokens_as_token_ids"] = True
         if self.features.grammar is GrammarForm.WHOLE:
-            body |= _own_members(request)
-        elif request.grammar is not None:
+            return msgspec.json.encode(body | _own_members(request))
+        body["prompt"] = id_list(request.token_ids)
+        if request.grammar is not None:
             body["structured_outputs"] = {"grammar": request.grammar.text}
         return msgspec.json.encode(body)
 
@@ -127,6 +128,8 @@ def _own_members(request: Request) -> dict[str, Any]:
     members: dict[str, Any] = {
         "stream_options": {"include_usage": True, "continuous_usage_stats": True},
         "return_prompt_token_ids": False,
+        # Four bytes an id, the lowest first; JSON gets them as base64.
+        "prompt_ids": numpy.asarray(request.token_ids, dtype="<u4").tobytes(),
     }
     if request.grammar is not None:
         members["grammar"] = request.grammar
