@@ -72,6 +72,7 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
+    #[expect(clippy::large_stack_arrays, reason = "some 20 kB, once for a text, in memory that is warm")]
     pub(super) fn new() -> Self {
         Self { lanes: [Lane::EMPTY; LANES] }
     }
