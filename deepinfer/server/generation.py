@@ -53,6 +53,8 @@ class Generation:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        # A cancelled task keeps the way to where it was, and so this and the prompt.
+        self._tasks.clear()
 
     def abort(self) -> None:
         """End every request from outside; the outputs then end with `FinishReason.ABORT`."""

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
-from collections.abc import Awaitable, Callable
+import weakref
+from array import array
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -378,6 +383,40 @@ async def test_leaving_closes_the_connection_and_frees_the_id() -> None:
                 while engine.health().running or engine.health().peers[0].running:
                     await asyncio.sleep(0.01)
             assert peer.lost >= lost
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_prompts_are_let_go_of_without_the_garbage_collector(leaves: bool) -> None:
+    async def act(asked: Asked) -> None:
+        asked.begin()
+        asked.tokens(10)
+        if not leaves:
+            asked.tokens(END, finish="stop")
+            asked.end()
+
+    prompt = array("I", [5, 6, 7])
+    kept = weakref.ref(prompt)
+    async with listening(Peer(act)) as peer, gateway(peer) as engine, uncollected():
+        stream = engine.submit(replace(request("a"), token_ids=prompt))
+        del prompt
+        async for output in stream:
+            if leaves and output.token_ids:
+                break
+        await stream.aclose()
+        del stream, output
+        while kept() is not None:
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def uncollected() -> AsyncIterator[None]:
+    """Nothing but the last reference frees an object meanwhile; waits in it end after some seconds."""
+    gc.disable()
+    try:
+        async with asyncio.timeout(5):
+            yield
+    finally:
+        gc.enable()
 
 
 async def test_stopping_ends_streams() -> None:

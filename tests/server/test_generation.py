@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
+from array import array
+from dataclasses import replace
 
 import pytest
 
@@ -51,6 +55,22 @@ async def test_leaving_early_frees_the_engine() -> None:
         assert await generation.next_outputs(wait_seconds=30)
         assert engine.health().running == 2
     assert engine.health().running == 0
+
+
+async def test_leaving_early_lets_go_of_the_prompt_without_the_garbage_collector() -> None:
+    engine = await engine_with(Script(token_ids=(7,) * LONG))
+    prompt = array("I", [1, 2])
+    kept = weakref.ref(prompt)
+    asked = [replace(request, token_ids=prompt) for request in requests()]
+    gc.disable()
+    try:
+        async with Generation(engine, asked) as generation:
+            assert await generation.next_outputs(wait_seconds=30)
+        del prompt, asked, generation
+        await asyncio.sleep(0)
+        assert kept() is None
+    finally:
+        gc.enable()
 
 
 async def test_a_reader_that_pauses_stops_the_engine_after_few_outputs() -> None:

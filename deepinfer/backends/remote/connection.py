@@ -121,6 +121,8 @@ class Connection(asyncio.Protocol):
         """Nothing to do: the connection closes, and `connection_lost` says what that means."""
 
     def connection_lost(self, exc: Exception | None) -> None:
+        # The two know each other.
+        del self._parser
         self._forget(self)
         if self._receiver is None:
             return

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from deepinfer.backends.remote.call import Call
 from deepinfer.backends.remote.config import RemoteConfig
 from deepinfer.backends.remote.faults import UpstreamFaultError
-from deepinfer.backends.remote.outbox import Outbox
+from deepinfer.backends.remote.outbox import Outbox, do_nothing
 from deepinfer.backends.remote.phases import Phases
 from deepinfer.backends.remote.upstream import Upstream
 from deepinfer.core import FinishReason, Request, StepOutput, TokenLogprob
@@ -67,6 +67,9 @@ class Flight:
             logger.exception("the gateway failed at %s", self.request_id)
             message = f"the gateway failed with {type(error).__name__}; its log has the details"
             end = EngineError(message, code="engine_failed")
+        finally:
+            # The two know each other, and would keep the prompt until the next collection of such garbage.
+            self.outbox.on_drained = do_nothing
         # Before the reader hears of it, who may use the id again.
         self._routes.forget(self.request_id, self)
         if isinstance(end, EngineError):

@@ -17,11 +17,15 @@ from deepinfer.errors import EngineError
 _MAX_WAITING: Final = 1024
 
 
+def do_nothing() -> None:
+    """What an outbox calls when nobody waits for its reader."""
+
+
 class Outbox:
     """A queue with one reader. `on_drained` is called when the reader has taken what was too much."""
 
     def __init__(self) -> None:
-        self.on_drained: Callable[[], object] = lambda: None
+        self.on_drained: Callable[[], object] = do_nothing
         self._waiting: list[StepOutput] = []
         self._weight = 0
         self._error: EngineError | None = None
