@@ -15,7 +15,7 @@ from deepinfer.server.services import Services
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# So much is encoded in one to two milliseconds; handing it to a thread costs half of one, and the thread waits its turn.
+# So much is encoded in one to two milliseconds. A thread costs half of one, and waits for its turn.
 _THREAD_BYTES: Final = 128 * 1024
 
 
