@@ -19,7 +19,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +38,7 @@ from deepinfer.bench.traffic import Conversation, Traffic
 
 _GATEWAY: Final = "gateway"
 _TURNS: Final = 4
+_DISTINCT: Final = 1_500
 _UPSTREAMS: Final = 2
 _LEAST_SECONDS: Final = 60.0
 _GROWTH: Final = 1.05
@@ -138,8 +139,9 @@ class _Crowd:
         self.tally = Tally()
         self._url = url
         self._streams = streams
-        self._traffic = Traffic(seed, MODEL, scale=0.1)
+        self._seed = seed
         self._whims = random.Random(seed)
+        self._conversations = self._deal()
 
     async def run(self, seconds: float) -> None:
         """Let all clients ask for so long; answers that have begun are read to their end."""
@@ -150,14 +152,21 @@ class _Crowd:
                 group.create_task(self._live(client, end))
         client.close()
 
+    def _deal(self) -> Iterator[Conversation]:
+        # What a gateway remembers of conversations is bounded, but it would take longer than the run to fill.
+        while True:
+            traffic = Traffic(self._seed, MODEL, scale=0.1)
+            for _ in range(_DISTINCT):
+                yield traffic.conversation()
+
     async def _live(self, client: Client, end: float) -> None:
         # Not all at once: clients do not agree on when to begin.
         await asyncio.sleep(self._whims.random() * min(5.0, end - time.monotonic()))
-        conversation = self._traffic.conversation()
+        conversation = next(self._conversations)
         while time.monotonic() < end:
             try:
                 if not await self._ask(client, conversation) or conversation.turn >= _TURNS:
-                    conversation = self._traffic.conversation()
+                    conversation = next(self._conversations)
             except (OSError, TimeoutError) as error:
                 self.tally.fault(f"{conversation.protocol}: {error!r}")
 
