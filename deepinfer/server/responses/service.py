@@ -72,11 +72,13 @@ class Responses:
 
     async def put_run(self, client: str, response: StoredResponse) -> str | None:
         """Keep what was made in the background; its client has nothing else to find it by, so it is tried again."""
+        # From now on, as it counts as finished, and not only when the store has said what becomes of it.
+        self._unstored[client, response.id] = response
         why = await self.put(client, response)
-        if why is not None:
-            self._unstored[client, response.id] = response
-            while len(self._unstored) > _MOST_UNSTORED:
-                del self._unstored[next(iter(self._unstored))]
+        if why is None:
+            self._unstored.pop((client, response.id), None)
+        while len(self._unstored) > _MOST_UNSTORED:
+            del self._unstored[next(iter(self._unstored))]
         return why
 
     async def get(self, client: str, response_id: str) -> StoredResponse:
