@@ -145,10 +145,10 @@ def measure_requests(engines: dict[str, pathlib.Path], text: corpus.Text, rounds
     for number in range(rounds):
         for name, python in pairs.items():
             engine = Engine(name, python, "requests.py")
-            for protocol in requests.PROTOCOLS:
-                # The first is seen by every process before, the others by none.
+            for place, protocol in enumerate(requests.PROTOCOLS, start=number * len(requests.PROTOCOLS)):
+                # The first part is the warm-up's; the others are new to the process that gets them.
                 (warm_up, _), bodies = (
-                    requests.agent_request(parts[place], protocol) for place in (0, 1 + number % (len(parts) - 1))
+                    requests.agent_request(part, protocol) for part in (parts[0], parts[1 + place % (len(parts) - 1)])
                 )
                 for kind, body in zip(("warm-up", "fresh", "next turn"), (warm_up, *bodies), strict=True):
                     path = text.path.with_name("request.json")
