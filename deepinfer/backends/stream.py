@@ -1,4 +1,4 @@
-"""The consumer's end of one request to an engine in another thread. Owns nothing but its place in the queue it reads.
+"""The consumer's end of one request to an engine. Owns nothing but its place in the queue it reads.
 
 The backend puts `StepOutput`s, or one `EngineError`, into the queue from the event loop's thread.
 """
@@ -7,12 +7,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from deepinfer.core import StepOutput
 from deepinfer.errors import EngineError
 
 OutputQueue: TypeAlias = asyncio.Queue[StepOutput | EngineError]
+
+
+class OutputSource(Protocol):
+    """What hands over the outputs of one request."""
+
+    async def get(self) -> StepOutput | EngineError:
+        """Wait for the next output, or the error that ends the request. Loses nothing if cancelled."""
 
 
 class QueueStream:
@@ -22,7 +29,7 @@ class QueueStream:
     `__anext__` loses nothing and does not abort, so that a consumer may wait with a timeout.
     """
 
-    def __init__(self, queue: OutputQueue, *, abandon: Callable[[], object]) -> None:
+    def __init__(self, queue: OutputSource, *, abandon: Callable[[], object]) -> None:
         self._queue = queue
         self._abandon = abandon
         self._ended = False

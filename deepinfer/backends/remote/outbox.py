@@ -47,11 +47,11 @@ class Outbox:
         self._error = error
         self._wake()
 
-    async def get(self) -> StepOutput:
-        """Wait for outputs and take all there are as one. Raises the error. Loses nothing if cancelled."""
+    async def get(self) -> StepOutput | EngineError:
+        """Wait for outputs and take all there are as one, or the error behind them. Loses nothing if cancelled."""
         while not self._waiting:
             if self._error is not None:
-                raise self._error
+                return self._error
             self._reader = asyncio.get_running_loop().create_future()
             await self._reader
         waiting, self._waiting = self._waiting, []
@@ -63,44 +63,6 @@ class Outbox:
     def _wake(self) -> None:
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
-
-
-class OutboxStream:
-    """`OutputStream` over an outbox. `abandon` is called at most once, if the reader leaves before the end.
-
-    `abandon` must be safe to call from any thread, as a dropped stream may be collected anywhere.
-    """
-
-    def __init__(self, outbox: Outbox, *, abandon: Callable[[], object]) -> None:
-        self._outbox = outbox
-        self._abandon = abandon
-        self._ended = False
-
-    def __aiter__(self) -> OutboxStream:
-        return self
-
-    async def __anext__(self) -> StepOutput:
-        if self._ended:
-            raise StopAsyncIteration
-        try:
-            output = await self._outbox.get()
-        except EngineError:
-            self._ended = True
-            raise
-        self._ended = output.finish_reason is not None
-        return output
-
-    async def aclose(self) -> None:
-        """Abort the request if it has not ended."""
-        self._leave()
-
-    def __del__(self) -> None:
-        self._leave()
-
-    def _leave(self) -> None:
-        if not self._ended:
-            self._ended = True
-            self._abandon()
 
 
 def _joined(outputs: list[StepOutput]) -> StepOutput:
