@@ -13,7 +13,7 @@ from tests.vllm.vllm_process import CONTEXT, VllmProcess
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(400)]
 
-MOST = 1900
+MOST = CONTEXT - 100
 
 
 @every_protocol

@@ -17,7 +17,7 @@ import httpx
 
 PYTHON: Final = Path(__file__).parents[2] / ".venv-vllm" / "bin" / "python"
 MODEL: Final = "tiny"
-CONTEXT: Final = 2048
+CONTEXT: Final = 4096
 GRAMMARS: Final = '{"backend":"guidance"}'
 # It imports PyTorch in three processes, one after the other.
 _START_SECONDS: Final = 300
