@@ -2,7 +2,8 @@
 //!
 //! Owns: the merge order: lowest rank first, leftmost among equals. Must not know: where pre-tokens come from, added
 //! tokens, JSON.
-//! Cost: linear, see `greedy`; with a heap in O(n log n) for the rare vocabulary that `greedy` cannot read.
+//! Cost: see `lanes` for short words; linear for longer ones, see `greedy`, or with a heap in O(n log n) for the rare
+//! vocabulary that `greedy` cannot read.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,6 +16,8 @@ use super::words::TokenBytes;
 /// Everything that turns a pre-token into ids.
 pub(super) struct Encoder {
     byte_ids: Table<u32>,
+    /// Orders of the merges of two bytes, by both.
+    byte_pairs: Vec<u32>,
     merges: Table<Merge>,
     /// Id that each merge produces, by its order; empty where the order is the id.
     results: Vec<u32>,
@@ -39,7 +42,7 @@ impl Encoder {
         let same = merges.is_sorted_by(|[.., one], [.., other]| one < other);
         let results = if same { Vec::new() } else { merges.iter().map(|&[.., merged]| merged).collect() };
         let pairs = PairTable::new(&merges);
-        Self { byte_ids, merges, results, pairs, greedy: None }
+        Self { byte_pairs: byte_pairs(&byte_ids, &merges, &pairs), byte_ids, merges, results, pairs, greedy: None }
     }
 
     pub(super) fn write(&self, image: &mut ImageWriter) {
@@ -61,10 +64,21 @@ impl Encoder {
         self.byte_ids.get(usize::from(byte)).copied().unwrap_or(0)
     }
 
+    /// Order of the merge of two bytes, or [`NO_ORDER`].
+    #[inline]
+    pub(super) fn byte_pair_order(&self, left: u8, right: u8) -> u32 {
+        self.byte_pairs.get(byte_pair(left, right)).copied().unwrap_or(NO_ORDER)
+    }
+
     /// The token that the merge of this order gives.
     #[inline]
     pub(super) fn merged(&self, order: u32) -> u32 {
         self.results.get(order as usize).copied().unwrap_or(order)
+    }
+
+    /// Whether merging the bytes of `id` is known to give it.
+    pub(super) fn is_word(&self, id: u32) -> bool {
+        self.greedy.as_ref().is_some_and(|greedy| greedy.length(id) > 0)
     }
 
     /// Appends the ids of one pre-token of any length.
@@ -96,6 +110,31 @@ impl Encoder {
         }
         list.append_to(out);
     }
+}
+
+#[inline]
+fn byte_pair(left: u8, right: u8) -> usize {
+    usize::from(left) << 8 | usize::from(right)
+}
+
+fn byte_pairs(byte_ids: &[u32], merges: &[Merge], pairs: &PairTable) -> Vec<u32> {
+    let highest = byte_ids.iter().copied().max().unwrap_or(0);
+    let mut bytes = vec![None; highest as usize + 1];
+    for (byte, &id) in (0..=u8::MAX).zip(byte_ids) {
+        if let Some(place) = bytes.get_mut(id as usize) {
+            *place = Some(byte);
+        }
+    }
+    let byte = |id: u32| bytes.get(id as usize).copied().flatten();
+    let mut table = vec![NO_ORDER; 1 << 16];
+    for &[left, right, _] in merges {
+        if let (Some(first), Some(second)) = (byte(left), byte(right))
+            && let Some(order) = table.get_mut(byte_pair(first, second))
+        {
+            *order = pairs.order(left, right);
+        }
+    }
+    table
 }
 
 /// Ids in a doubly linked list inside one vector; a node keeps its place, the place of its first byte.
@@ -153,7 +192,7 @@ impl LinkedIds {
 #[cfg(test)]
 mod tests {
     use super::{Encoder, Merge};
-    use crate::tokenizer::lanes::Lanes;
+    use crate::tokenizer::lanes;
     use crate::tokenizer::words::TokenBytes;
     use proptest::prelude::*;
 
@@ -205,6 +244,22 @@ mod tests {
         Encoder::new(&byte_ids, merges.to_vec(), &tokens)
     }
 
+    /// Compares lanes with the plain merger: more words than there are lanes, of different lengths, each a part of the word.
+    fn check_lanes<const WIDTH: usize>(encoder: &Encoder, word: &[u8]) {
+        let parts = (0..100).map(|number| (number, number % word.len().max(1)..word.len()));
+        let parts: Vec<_> = parts.filter(|(_, part)| !part.is_empty() && part.len() <= WIDTH).collect();
+        let mut found = std::collections::HashMap::new();
+        lanes::merge::<WIDTH>(encoder, word, &parts, |number, ids| {
+            assert!(found.insert(number, ids.to_vec()).is_none());
+        });
+        assert_eq!(found.len(), parts.len());
+        for (number, part) in parts {
+            let mut expected = Vec::new();
+            encoder.merge_plainly(&word[part], &mut expected);
+            assert_eq!(found[&number], expected);
+        }
+    }
+
     /// What each merger makes of `word`; all but the plain one only where they can read the vocabulary.
     fn by_all_mergers(encoder: &Encoder, word: &[u8]) -> Vec<Vec<u32>> {
         let mut plain = Vec::new();
@@ -214,18 +269,9 @@ mod tests {
             let mut ids = vec![7];
             greedy.encode(&encoder.pairs, word, &mut ids);
             all.push(ids.split_off(1));
-            // More words than there are lanes, of different lengths, each a part of the word.
-            let parts = (0..100).map(|number| (number, number % word.len().max(1)..word.len()));
-            let parts: Vec<_> = parts.filter(|(_, part)| !part.is_empty()).collect();
-            let mut done = 0;
-            Lanes::new().merge(greedy, &encoder.pairs, word, &parts, |number, ids| {
-                let mut expected = Vec::new();
-                encoder.merge_plainly(&word[parts[number].1.clone()], &mut expected);
-                assert_eq!(ids, expected);
-                done += 1;
-            });
-            assert_eq!(done, parts.len());
         }
+        check_lanes::<{ lanes::NARROW }>(encoder, word);
+        check_lanes::<{ lanes::WIDE }>(encoder, word);
         all
     }
 

@@ -1,18 +1,20 @@
 //! Plain text to ids.
 //!
 //! Words are cut in batches. Of each the desk's table is asked for the memory of all words before the first is looked up,
-//! as most of the time would otherwise be spent waiting for it. Words that are not there are looked up and merged side by
-//! side, for the same reason, and noted there; then all tokens are copied from it, word by word.
+//! as most of the time would otherwise be spent waiting for it. Words that are not there are merged side by side, for the
+//! same reason, and noted there; then all tokens are copied from it, word by word. Words that are tokens are there from the
+//! beginning.
 //!
 //! Owns: the order of these steps, and the [`Desk`] of a thread. Must not know: added tokens.
-//! Cost: see `pretokenize`, `known`, `words`, `lanes` and `greedy`; a desk has five megabytes, taken as they are filled.
+//! Cost: see `pretokenize`, `known`, `words`, `lanes` and `greedy`; a desk has five megabytes, and is ready in a
+//! millisecond or two.
 
 use std::ops::Range;
 use std::sync::PoisonError;
 
 use super::Vocabulary;
 use super::known::{KnownWords, TOKENS};
-use super::lanes::Lanes;
+use super::lanes;
 use super::pretokenize::PreTokens;
 use super::words::Key;
 
@@ -22,14 +24,13 @@ pub(super) const BATCH: usize = 1024;
 /// What a thread needs to encode: it is reused, so that words that were new once are known to later texts.
 pub(super) struct Desk {
     known: KnownWords,
-    lanes: Lanes,
     ends: [usize; BATCH],
     keys: [Key; BATCH],
     /// The tokens of the known words of a batch, and in front of which of them others are to be put.
     ids: [u32; BATCH * TOKENS],
     unknown: Vec<Unknown>,
-    /// Numbers and places of unknown words that are to be merged.
-    unmerged: Vec<(usize, Range<usize>)>,
+    /// Numbers and places of unknown words that are to be merged: those for narrow lanes, for wide ones, and for none.
+    unmerged: [Vec<(usize, Range<usize>)>; 3],
     /// The tokens of the unknown words, in the order in which they were found, and which are whose.
     found: Vec<u32>,
     found_ranges: Vec<Range<usize>>,
@@ -44,15 +45,23 @@ struct Unknown {
 }
 
 impl Desk {
-    fn new() -> Self {
+    fn new(vocabulary: &Vocabulary) -> Self {
+        let mut known = KnownWords::new();
+        // The more frequent a token, the lower its id; and the younger of two words in a place stays longer.
+        for id in vocabulary.tokens.ids().rev() {
+            if vocabulary.encoder.is_word(id)
+                && let Some((text, length)) = vocabulary.tokens.beginning(id)
+            {
+                known.note_token(Key::new(text, length), id);
+            }
+        }
         Self {
-            known: KnownWords::new(),
-            lanes: Lanes::new(),
+            known,
             ends: [0; BATCH],
             keys: [Key::default(); BATCH],
             ids: [0; BATCH * TOKENS],
             unknown: Vec::with_capacity(BATCH),
-            unmerged: Vec::with_capacity(BATCH),
+            unmerged: Default::default(),
             found: Vec::new(),
             found_ranges: Vec::with_capacity(BATCH),
         }
@@ -89,7 +98,7 @@ impl Vocabulary {
     /// Appends the ids of `text`.
     pub(super) fn encode(&self, text: &str, out: &mut Vec<u32>) {
         let free = self.desks.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut desk = free.unwrap_or_else(|| Box::new(Desk::new()));
+        let mut desk = free.unwrap_or_else(|| Box::new(Desk::new(self)));
         let mut pre_tokens = PreTokens::new(text);
         let text = text.as_bytes();
         loop {
@@ -107,10 +116,11 @@ impl Vocabulary {
 
     /// Finds the tokens of words that are not known, and notes them.
     fn find_unknown(&self, text: &[u8], desk: &mut Desk) {
-        let Desk { known, lanes, unknown, unmerged, found, found_ranges, .. } = desk;
+        let Desk { known, unknown, unmerged, found, found_ranges, .. } = desk;
         found.clear();
         found_ranges.clear();
-        unmerged.clear();
+        unmerged.iter_mut().for_each(Vec::clear);
+        let [narrow, wide, long] = unmerged;
         for (number, Unknown { key, word, .. }) in unknown.iter().enumerate() {
             let start = found.len();
             let bytes = text.get(word.clone()).unwrap_or_default();
@@ -118,20 +128,30 @@ impl Vocabulary {
                 found.extend_from_slice(tokens);
             } else if let Some(&id) = self.whole_words.get(bytes) {
                 found.push(id);
-            } else if self.encoder.greedy.is_some() {
-                unmerged.push((number, word.clone()));
             } else {
-                self.encoder.merge_plainly(bytes, found);
+                let unmerged = match word.len() {
+                    length if length <= lanes::NARROW => &mut *narrow,
+                    length if length <= lanes::WIDE => &mut *wide,
+                    _ => &mut *long,
+                };
+                unmerged.push((number, word.clone()));
             }
             found_ranges.push(start..found.len());
         }
-        let Some(greedy) = &self.encoder.greedy else { return };
-        lanes.merge(greedy, &self.encoder.pairs, text, unmerged, |number, tokens| {
+        let mut take = |number: usize, tokens: &[u32]| {
             let (Some(unknown), Some(range)) = (unknown.get(number), found_ranges.get_mut(number)) else { return };
             *range = found.len()..found.len() + tokens.len();
             found.extend_from_slice(tokens);
             known.note(unknown.key, text.get(unknown.word.clone()).unwrap_or_default(), tokens);
-        });
+        };
+        lanes::merge::<{ lanes::NARROW }>(&self.encoder, text, narrow, &mut take);
+        lanes::merge::<{ lanes::WIDE }>(&self.encoder, text, wide, &mut take);
+        let mut tokens = Vec::new();
+        for (number, word) in long {
+            tokens.clear();
+            self.encoder.merge(text.get(word.clone()).unwrap_or_default(), &mut tokens);
+            take(*number, &tokens);
+        }
     }
 }
 

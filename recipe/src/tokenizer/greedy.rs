@@ -12,7 +12,6 @@
 //! but for words with dead places, one bit a byte.
 
 use super::pairs::{ID_BITS, Merge, PairTable, orders};
-use super::prefetch::prefetch;
 use super::tables::{ImageReader, ImageWriter, Table};
 use super::trie::Trie;
 use super::words::TokenBytes;
@@ -22,7 +21,7 @@ const MAXIMUM_LENGTH: usize = (1 << (u32::BITS - ID_BITS)) - 1;
 
 /// How tokens are made of each other, and which of them a text begins with.
 pub(super) struct Greedy {
-    pub(super) trie: Trie,
+    trie: Trie,
     /// By id: what a neighbour on the right must begin with, or one on the left end in, for merges to go across: one bit
     /// for each value of the low six bits of that byte. Most neighbours fail one of both.
     joins: Table<[u64; 2]>,
@@ -93,25 +92,12 @@ impl Greedy {
 
     /// Appends the ids of `word`.
     pub(super) fn encode(&self, pairs: &PairTable, word: &[u8], out: &mut Vec<u32>) {
-        self.finish(pairs, word, 0, self.trie.longest(word), out.len(), out);
-    }
-
-    /// Appends the ids of the rest of `word` that begins at `position`, where `candidate` is tried next. The ids of what is
-    /// before are those from `start` on.
-    #[cold]
-    pub(super) fn finish(
-        &self,
-        pairs: &PairTable,
-        word: &[u8],
-        mut position: usize,
-        mut candidate: Option<u32>,
-        start: usize,
-        out: &mut Vec<u32>,
-    ) {
+        let start = out.len();
         let mut dead = Places::default();
-        let last = |out: &[u32]| out.get(start..).and_then(<[u32]>::last).copied();
+        let mut position = 0;
+        let mut candidate = self.trie.longest(word);
         while position < word.len() {
-            let before = last(out);
+            let before = out.get(start..).and_then(<[u32]>::last).copied();
             if let Some(id) = candidate {
                 let end = position + self.length(id);
                 if !dead.contains(end) && self.fits(pairs, word, position, before, id) {
@@ -136,7 +122,7 @@ impl Greedy {
     fn fits(&self, pairs: &PairTable, word: &[u8], position: usize, before: Option<u32>, id: u32) -> bool {
         let Some(mut border) = self.border(word, position, before, id) else { return true };
         loop {
-            if let Some(apart) = self.go_back(pairs, &mut border) {
+            if let Some(apart) = border.step(&self.origins, pairs) {
                 return apart;
             }
         }
@@ -152,20 +138,10 @@ impl Greedy {
 
     /// Whether merges may go across the border of two tokens, of which the bytes there are given as well.
     #[inline]
-    pub(super) fn may_join(&self, (left, last): (u32, u8), (right, first): (u32, u8)) -> bool {
+    fn may_join(&self, (left, last): (u32, u8), (right, first): (u32, u8)) -> bool {
         let left = self.joins.get(left as usize).map_or(0, |joins| joins[0]);
         let right = self.joins.get(right as usize).map_or(0, |joins| joins[1]);
         left & join_bit(first) != 0 && right & join_bit(last) != 0
-    }
-
-    /// See [`Border::step`]. Begins to load what the next step looks at.
-    #[inline]
-    pub(super) fn go_back(&self, pairs: &PairTable, border: &mut Border) -> Option<bool> {
-        let known = border.step(&self.origins, pairs);
-        if known.is_none() {
-            border.prefetch(self, pairs);
-        }
-        known
     }
 
     /// Length of a token in bytes.
@@ -176,14 +152,8 @@ impl Greedy {
 
     /// The longest token that another one begins with.
     #[inline]
-    pub(super) fn shorter(&self, id: u32) -> Option<u32> {
+    fn shorter(&self, id: u32) -> Option<u32> {
         self.lengths.get(id as usize).map(|length| length & ID_MASK).filter(|&shorter| shorter != ID_MASK)
-    }
-
-    /// Begins to load what tells which neighbours a token may join.
-    #[inline]
-    pub(super) fn prefetch(&self, id: u32) {
-        prefetch(&self.joins, id as usize);
     }
 }
 
@@ -201,7 +171,7 @@ fn stay_apart(origins: &[Origin], pairs: &PairTable, (left, right): (u32, u32), 
 /// went into. A merge of the two comes first when it is before both. Among equal merges the leftmost is first, which is the
 /// one in the left token, but the border's before the one in the right token.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Border {
+struct Border {
     left: u32,
     right: u32,
     into_left: u32,
@@ -209,18 +179,8 @@ pub(super) struct Border {
 }
 
 impl Border {
-    pub(super) const NONE: Self = Self { left: 0, right: 0, into_left: 0, into_right: 0 };
-
-    pub(super) fn new(left: u32, right: u32) -> Self {
+    fn new(left: u32, right: u32) -> Self {
         Self { left, right, into_left: u32::MAX, into_right: u32::MAX }
-    }
-
-    /// Begins to load what the next step looks at.
-    #[inline]
-    pub(super) fn prefetch(&self, greedy: &Greedy, pairs: &PairTable) {
-        pairs.prefetch(self.left, self.right);
-        prefetch(&greedy.origins, self.left as usize);
-        prefetch(&greedy.origins, self.right as usize);
     }
 
     /// Goes back by one merge. Whether nothing merges across, once that is known.

@@ -1,7 +1,7 @@
 //! Words that were seen before, and their tokens.
 //!
 //! Owns: what was found for a word, as long as no others take its place. Must not know: how words become tokens.
-//! Cost: a fixed size, five megabytes, taken as it is filled; one cache line to look up a short word, two for a long one.
+//! Cost: a fixed size, five megabytes; one cache line to look up a short word, two for a long one.
 //! Never cleared.
 
 #![allow(clippy::cast_possible_truncation, reason = "a hash is cut to a place")]
@@ -33,22 +33,14 @@ pub(super) struct KnownWords {
     long: Vec<LongWord>,
 }
 
-/// Two cache lines.
-#[derive(Clone, Copy)]
-struct LongWord {
-    length: u32,
-    count: u32,
-    bytes: [u8; LONGEST],
-    ids: [u32; MOST_TOKENS],
-}
-
-const NO_WORD: LongWord = LongWord { length: 0, count: 0, bytes: [0; LONGEST], ids: [0; MOST_TOKENS] };
+/// Two cache lines: the length of a word, the number of its tokens, its bytes, and the tokens.
+type LongWord = [u32; 2 + LONGEST / 4 + MOST_TOKENS];
 
 impl KnownWords {
     pub(super) fn new() -> Self {
         let memory = vec![0_u64; (LINES + 1) * LINE / size_of::<u64>()];
         let start = memory.as_ptr().align_offset(LINE).min(LINE / size_of::<u64>());
-        Self { memory, start, long: vec![NO_WORD; LONG_PLACES] }
+        Self { memory, start, long: vec![[0; _]; LONG_PLACES] }
     }
 
     /// The table, to be looked at without further ado.
@@ -58,29 +50,43 @@ impl KnownWords {
         Known { lines: slots.as_chunks().0, long: &self.long }
     }
 
+    /// Notes a short word that is a token.
+    #[inline]
+    pub(super) fn note_token(&mut self, key: Key, id: u32) {
+        if key.is_whole() {
+            self.note_short(key, [id, 0, 0, 0], 1);
+        }
+    }
+
+    #[inline]
+    fn note_short(&mut self, key: Key, ids: [u32; TOKENS], count: usize) {
+        let (slots, _) = self.memory.get_mut(self.start..).unwrap_or_default().as_chunks_mut::<4>();
+        let (lines, _) = slots.as_chunks_mut::<2>();
+        if let Some(line) = lines.get_mut(place(key)) {
+            let [first, last] = bytemuck::cast(ids);
+            *line = [[key.low, key.high | (count as u64) << COUNT_SHIFT, first, last], line[0]];
+        }
+    }
+
     /// Notes the tokens of a word.
     #[inline]
     pub(super) fn note(&mut self, key: Key, word: &[u8], tokens: &[u32]) {
         if key.is_whole() && tokens.len() <= TOKENS {
-            let (slots, _) = self.memory.get_mut(self.start..).unwrap_or_default().as_chunks_mut::<4>();
-            let (lines, _) = slots.as_chunks_mut::<2>();
-            if let Some(line) = lines.get_mut(place(key)) {
-                let mut ids = [0; TOKENS];
-                for (target, &source) in ids.iter_mut().zip(tokens) {
-                    *target = source;
-                }
-                let [first, last] = bytemuck::cast(ids);
-                let slot = [key.low, key.high | (tokens.len() as u64) << COUNT_SHIFT, first, last];
-                *line = [slot, line[0]];
+            let mut ids = [0; TOKENS];
+            for (target, &source) in ids.iter_mut().zip(tokens) {
+                *target = source;
             }
+            self.note_short(key, ids, tokens.len());
         } else if !key.is_whole()
             && word.len() <= LONGEST
             && tokens.len() <= MOST_TOKENS
             && let Some(place) = self.long.get_mut(long_place(key))
         {
-            (place.length, place.count) = (word.len() as u32, tokens.len() as u32);
-            place.bytes.iter_mut().zip(word).for_each(|(target, &source)| *target = source);
-            place.ids.iter_mut().zip(tokens).for_each(|(target, &source)| *target = source);
+            let [length, count, rest @ ..] = place;
+            (*length, *count) = (word.len() as u32, tokens.len() as u32);
+            let (bytes, ids) = rest.split_at_mut(LONGEST / 4);
+            bytemuck::cast_slice_mut(bytes).iter_mut().zip(word).for_each(|(target, &source)| *target = source);
+            ids.iter_mut().zip(tokens).for_each(|(target, &source)| *target = source);
         }
     }
 }
@@ -105,9 +111,10 @@ impl<'table> Known<'table> {
     /// The tokens of a long word that was noted.
     pub(super) fn find_long(self, key: Key, word: &[u8]) -> Option<&'table [u32]> {
         let found = Some(long_place(key)).filter(|_| !key.is_whole()).and_then(|place| self.long.get(place));
-        let found = found.filter(|found| found.length as usize == word.len())?;
-        let same = found.bytes.get(..word.len()) == Some(word);
-        found.ids.get(..found.count as usize).filter(|_| same)
+        let [length, count, rest @ ..] = found?;
+        let (bytes, ids) = rest.split_at_checked(LONGEST / 4)?;
+        let same = *length as usize == word.len() && bytemuck::cast_slice(bytes).starts_with(word);
+        ids.get(..*count as usize).filter(|_| same)
     }
 
     /// Begins to load what is known of a word.

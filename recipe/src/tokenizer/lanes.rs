@@ -1,282 +1,172 @@
 //! Merging of several words side by side.
 //!
-//! Every step of a word waits for the memory that tells of the byte or the tokens before. So many words take the same kind
-//! of step, one after the other, while the memory for the others is on its way; and the processor knows what comes next.
+//! What a merge makes possible is in memory that is rarely near. So many words take the same step, one after the other,
+//! while the memory for the others is on its way.
 //!
-//! Owns: words on their way from bytes to tokens, by the rules of `greedy`. Must not know: where words come from.
-//! Cost: a step for each byte, and a few for each token; a fixed size, some fifty kilobytes.
+//! Owns: the order of merges in words of up to [`WIDE`] bytes: lowest first, leftmost among equals. Must not know: where
+//! words come from.
+//! Cost: for each byte of a word about one merge, two look-ups in the pair table, and a search through the lane.
+
+#![allow(clippy::cast_possible_truncation, reason = "places are less than 2^5")]
 
 use std::hint::select_unpredictable;
 use std::ops::Range;
 
-use super::greedy::{Border, Greedy};
-use super::pairs::PairTable;
-use super::trie::Node;
+use super::bpe::Encoder;
+use super::pairs::NO_ORDER;
 
+/// Longest words that lanes take, in bytes. Nearly all fit into the narrow ones, which are faster.
+pub(super) const NARROW: usize = 16;
+pub(super) const WIDE: usize = 32;
 /// Words under way at the same time.
-const LANES: usize = 128;
-/// Longest word that a lane takes, in bytes.
-const LONGEST: usize = 63;
+const LANES: usize = 16;
+/// Bits of a place in a lane.
+const PLACE_BITS: u32 = WIDE.ilog2();
 
-/// One word.
+/// A merge that is possible: its order, and in the low bits where its left token begins. Signed, as the least of several
+/// signed numbers is found at once even by processors of old.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate(i32);
+
+impl Candidate {
+    const NONE: Self = Self(i32::MAX);
+
+    /// [`Self::NONE`] for [`NO_ORDER`].
+    #[inline]
+    fn new(order: u32, place: usize) -> Self {
+        let candidate = order << PLACE_BITS | place as u32;
+        Self(select_unpredictable(order == NO_ORDER, i32::MAX, candidate.cast_signed()))
+    }
+
+    #[inline]
+    fn order_and_place(self) -> (u32, usize) {
+        (self.0.cast_unsigned() >> PLACE_BITS, self.0.cast_unsigned() as usize % WIDE)
+    }
+}
+
+/// A word on its way from bytes to tokens.
 #[derive(Clone, Copy)]
-struct Lane {
+struct Lane<const WIDTH: usize> {
     /// Of the word, among those that are merged together.
     number: usize,
-    word: [u8; LONGEST + 1],
-    length: usize,
-    /// Where the token that is looked for begins.
-    position: usize,
-    /// How far it was looked for, and where that is in the trie.
-    at: usize,
-    node: Node,
-    /// The token so far, and where it ends.
-    found: u32,
-    found_end: usize,
-    /// Its border with the token before, as far as that was followed.
-    border: Border,
-    /// Places where no token fits, a bit each.
-    dead: u64,
-    ids: [u32; LONGEST],
-    count: usize,
+    /// The places at which a token begins, a bit each, and which token that is.
+    places: u64,
+    ids: [u32; WIDTH],
+    /// The merges of the token at each place with the one behind it.
+    candidates: [Candidate; WIDTH],
+    /// The places of the last merge's token and its neighbours; where there is none, its own or any.
+    changed: [usize; 3],
 }
 
-/// The numbers of some lanes.
-#[derive(Clone, Copy)]
-struct List {
-    numbers: [u8; LANES],
-    count: usize,
-}
+impl<const WIDTH: usize> Lane<WIDTH> {
+    const EMPTY: Self =
+        Self { number: 0, places: 0, ids: [0; WIDTH], candidates: [Candidate::NONE; WIDTH], changed: [0; 3] };
 
-impl List {
-    const EMPTY: Self = Self { numbers: [0; LANES], count: 0 };
-
-    /// Appends a lane, or leaves it as it is, without a branch.
+    /// Takes a word of up to `WIDTH` bytes.
     #[inline]
-    fn push_if(&mut self, number: u8, condition: bool) {
-        if let Some(place) = self.numbers.get_mut(self.count) {
-            *place = number;
+    fn new(encoder: &Encoder, number: usize, word: &[u8]) -> Self {
+        let mut lane = Self { number, places: (1 << word.len()) - 1, ..Self::EMPTY };
+        for ((place, id), &byte) in lane.ids.iter_mut().enumerate().zip(word) {
+            *id = encoder.byte_id(byte);
+            if let (Some(&next), Some(candidate)) = (word.get(place + 1), lane.candidates.get_mut(place)) {
+                *candidate = Candidate::new(encoder.byte_pair_order(byte, next), place);
+            }
         }
-        self.count += usize::from(condition);
+        lane
     }
 
+    /// The merge that comes first.
     #[inline]
-    fn iter(&self) -> impl Iterator<Item = u8> + '_ {
-        self.numbers.iter().copied().take(self.count)
-    }
-}
-
-/// Words under way.
-pub(super) struct Lanes {
-    lanes: [Lane; LANES],
-}
-
-impl Lanes {
-    #[expect(clippy::large_stack_arrays, reason = "some 20 kB, once for a text, in memory that is warm")]
-    pub(super) fn new() -> Self {
-        Self { lanes: [Lane::EMPTY; LANES] }
+    fn first(&self) -> Candidate {
+        self.candidates.iter().copied().min().unwrap_or(Candidate::NONE)
     }
 
-    /// Merges words, none of them empty and each with its number, and hands over the number and the tokens of each, in any
-    /// order.
-    pub(super) fn merge(
-        &mut self,
-        greedy: &Greedy,
-        pairs: &PairTable,
-        text: &[u8],
-        words: &[(usize, Range<usize>)],
-        mut done: impl FnMut(usize, &[u32]),
-    ) {
-        let mut words = words.iter();
-        let mut free = List::EMPTY;
-        (0..).take(LANES).for_each(|number| free.push_if(number, true));
-        let mut long = Vec::new();
-        // Lanes that look for a token, and lanes whose token must be compared with the one before.
-        let mut looking = List::EMPTY;
-        let mut comparing = List::EMPTY;
-        loop {
-            for number in std::mem::replace(&mut free, List::EMPTY).iter() {
-                let lane = self.lane(number);
-                let word = loop {
-                    match words.next() {
-                        Some((number, word)) if word.len() > LONGEST => {
-                            greedy.encode(pairs, text.get(word.clone()).unwrap_or_default(), &mut long);
-                            done(*number, &long);
-                            long.clear();
-                        }
-                        word => break word,
-                    }
-                };
-                if let Some((number, word)) = word {
-                    lane.start(*number, text.get(word.start..).unwrap_or_default(), word.len());
-                }
-                looking.push_if(number, word.is_some());
-            }
-            if looking.count + comparing.count == 0 {
-                return;
-            }
-            self.look(greedy, &looking);
-            let mut fitting = List::EMPTY;
-            let mut following = List::EMPTY;
-            for number in looking.iter().chain(comparing.iter()) {
-                let joins = self.lane(number).may_join(greedy, pairs);
-                fitting.push_if(number, !joins);
-                following.push_if(number, joins);
-            }
-            let misfits = self.follow(greedy, pairs, following, &mut fitting);
-            (looking, comparing) = (List::EMPTY, List::EMPTY);
-            for number in fitting.iter() {
-                let lane = self.lane(number);
-                lane.take();
-                let complete = lane.position == lane.length;
-                if complete {
-                    done(lane.number, lane.ids.get(..lane.count).unwrap_or_default());
-                }
-                free.push_if(number, complete);
-                looking.push_if(number, !complete);
-            }
-            for number in misfits.iter() {
-                self.lane(number).take_back(greedy);
-                comparing.push_if(number, true);
-            }
-        }
-    }
-
+    /// Does the merge that comes first, if there is one, and begins to load what tells of the merges it makes possible.
     #[inline]
-    fn lane(&mut self, number: u8) -> &mut Lane {
-        // The mask changes nothing: there are as many lanes as it lets through.
-        &mut self.lanes[usize::from(number) % LANES]
+    fn merge(&mut self, encoder: &Encoder) -> bool {
+        let first = self.first();
+        if first == Candidate::NONE {
+            return false;
+        }
+        let (order, place) = first.order_and_place();
+        let id = encoder.merged(order);
+        let behind = self.places & u64::MAX << place << 1;
+        let taken = behind.trailing_zeros() as usize;
+        let behind = behind & behind.wrapping_sub(1);
+        let before = self.places & ((1 << place) - 1);
+        self.places ^= 1 << taken;
+        // Nothing is behind the last token: the candidate of the place that is taken stands for that.
+        let next = select_unpredictable(behind == 0, taken, behind.trailing_zeros() as usize);
+        let previous = (before | 1).ilog2() as usize;
+        self.ids[place % WIDTH] = id;
+        self.candidates[taken % WIDTH] = Candidate::NONE;
+        self.candidates[place % WIDTH] = Candidate::NONE;
+        self.changed = [previous, place, next];
+        encoder.pairs.prefetch(self.ids[previous % WIDTH], id);
+        encoder.pairs.prefetch(id, self.ids[next % WIDTH]);
+        true
     }
 
-    /// Finds the longest token where each of the lanes is.
-    fn look(&mut self, greedy: &Greedy, lanes: &List) {
-        for number in lanes.iter() {
-            self.lane(number).begin(greedy);
-        }
-        let mut walking = *lanes;
-        while walking.count > 0 {
-            let mut on = List::EMPTY;
-            for number in walking.iter() {
-                let more = self.lane(number).walk(greedy);
-                on.push_if(number, more);
-            }
-            walking = on;
-        }
-        for number in lanes.iter() {
-            let found = self.lane(number).found;
-            greedy.prefetch(found);
-        }
+    /// Looks up the merges that the last one made possible.
+    #[inline]
+    fn look_up(&mut self, encoder: &Encoder) {
+        let [previous, place, next] = self.changed;
+        let id = self.ids[place % WIDTH];
+        let order = encoder.pairs.order(id, self.ids[next % WIDTH]);
+        let has_next = self.places >> next & 1 == 1;
+        self.candidates[place % WIDTH] = Candidate::new(select_unpredictable(has_next, order, NO_ORDER), place);
+        let order = encoder.pairs.order(self.ids[previous % WIDTH], id);
+        let kept = self.candidates[previous % WIDTH];
+        let changed = Candidate::new(order, previous);
+        self.candidates[previous % WIDTH] = select_unpredictable(previous < place, changed, kept);
     }
 
-    /// Follows the borders of lanes until it is known which fit, and gives those that do not.
-    fn follow(&mut self, greedy: &Greedy, pairs: &PairTable, mut lanes: List, fitting: &mut List) -> List {
-        let mut misfits = List::EMPTY;
-        while lanes.count > 0 {
-            let mut on = List::EMPTY;
-            for number in lanes.iter() {
-                let known = greedy.go_back(pairs, &mut self.lane(number).border);
-                on.push_if(number, known.is_none());
-                fitting.push_if(number, known == Some(true));
-                misfits.push_if(number, known == Some(false));
-            }
-            lanes = on;
+    /// Its tokens, one behind the other.
+    #[inline]
+    fn tokens<'out>(&self, out: &'out mut [u32; WIDTH]) -> &'out [u32] {
+        let (mut places, mut count) = (self.places, 0);
+        while places != 0 {
+            out[count % WIDTH] = self.ids[places.trailing_zeros() as usize % WIDTH];
+            places &= places - 1;
+            count += 1;
         }
-        misfits
+        out.get(..count).unwrap_or_default()
     }
 }
 
-impl Lane {
-    const EMPTY: Self = Self {
-        number: 0,
-        word: [0; LONGEST + 1],
-        length: 0,
-        position: 0,
-        at: 0,
-        node: Node::ROOT,
-        found: 0,
-        found_end: 0,
-        border: Border::NONE,
-        dead: 0,
-        ids: [0; LONGEST],
-        count: 0,
+/// Merges words of `text` of up to `WIDTH` bytes, each with its number, and hands over the number and the tokens of each, in
+/// any order.
+pub(super) fn merge<const WIDTH: usize>(
+    encoder: &Encoder,
+    text: &[u8],
+    words: &[(usize, Range<usize>)],
+    mut done: impl FnMut(usize, &[u32]),
+) {
+    let mut words = words.iter();
+    let mut next = || {
+        let (number, word) = words.next()?;
+        Some(Lane::<WIDTH>::new(encoder, *number, text.get(word.clone())?))
     };
-
-    /// Takes the word of `length` bytes that `text` begins with.
-    #[inline]
-    fn start(&mut self, number: usize, text: &[u8], length: usize) {
-        match text.first_chunk() {
-            Some(bytes) => self.word = *bytes,
-            None => self.word.iter_mut().zip(text).for_each(|(target, &source)| *target = source),
-        }
-        (self.number, self.length, self.position, self.dead, self.count) = (number, length, 0, 0, 0);
+    let mut lanes = [Lane::EMPTY; LANES];
+    let mut count = 0;
+    for (lane, word) in lanes.iter_mut().zip(std::iter::from_fn(&mut next)) {
+        *lane = word;
+        count += 1;
     }
-
-    #[inline]
-    fn byte(&self, at: usize) -> u8 {
-        self.word[at % (LONGEST + 1)]
-    }
-
-    /// Begins to look for a token. The first bytes lead through slots that are always near.
-    #[inline]
-    fn begin(&mut self, greedy: &Greedy) {
-        (self.at, self.node) = (self.position, Node::ROOT);
-        self.walk(greedy);
-        self.walk(greedy);
-    }
-
-    /// Goes on by one byte. Whether there may be more.
-    #[inline]
-    fn walk(&mut self, greedy: &Greedy) -> bool {
-        let step = greedy.trie.step(self.node, self.byte(self.at));
-        let inside = self.at < self.length;
-        self.at += usize::from(step.hit && inside);
-        self.found = select_unpredictable(step.ends && inside, step.token, self.found);
-        self.found_end = select_unpredictable(step.ends && inside, self.at, self.found_end);
-        self.node = step.node;
-        greedy.trie.prefetch(step.node, self.byte(self.at));
-        step.hit && self.at < self.length
-    }
-
-    /// Whether merges may go across the border of the token found and the one before.
-    #[inline]
-    fn may_join(&mut self, greedy: &Greedy, pairs: &PairTable) -> bool {
-        let Some(&before) = self.count.checked_sub(1).and_then(|last| self.ids.get(last)) else { return false };
-        let joins =
-            greedy.may_join((before, self.byte(self.position.wrapping_sub(1))), (self.found, self.byte(self.position)));
-        self.border = Border::new(before, self.found);
-        if joins {
-            self.border.prefetch(greedy, pairs);
-        }
-        joins
-    }
-
-    /// Takes the token that was found.
-    #[inline]
-    fn take(&mut self) {
-        if let Some(place) = self.ids.get_mut(self.count) {
-            *place = self.found;
-        }
-        self.count += 1;
-        self.position = self.found_end;
-    }
-
-    /// Goes to the next shorter token, here or where the one before begins.
-    fn take_back(&mut self, greedy: &Greedy) {
-        loop {
-            if let Some(shorter) = greedy.shorter(self.found) {
-                self.found = shorter;
-                self.found_end = self.position + greedy.length(shorter);
-                if self.dead >> self.found_end & 1 == 0 {
-                    break;
-                }
-            } else {
-                self.dead |= 1 << self.position;
-                self.count = self.count.saturating_sub(1);
-                let Some(&before) = self.ids.get(self.count) else { return };
-                self.position = self.position.saturating_sub(greedy.length(before));
-                self.found = before;
+    let mut tokens = [0; WIDTH];
+    while count > 0 {
+        let mut at = 0;
+        while at < count {
+            if lanes[at].merge(encoder) {
+                at += 1;
+                continue;
             }
+            done(lanes[at].number, lanes[at].tokens(&mut tokens));
+            lanes[at] = next().unwrap_or_else(|| {
+                count -= 1;
+                lanes[count]
+            });
         }
-        greedy.prefetch(self.found);
+        lanes.iter_mut().take(count).for_each(|lane| lane.look_up(encoder));
     }
 }

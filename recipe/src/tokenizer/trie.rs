@@ -7,7 +7,6 @@
 
 use std::ops::Range;
 
-use super::prefetch::prefetch;
 use super::tables::{ImageReader, ImageWriter, Table};
 
 /// Bits of a slot: the byte that leads to the node, whether there is one, the token that ends there, and the place
@@ -87,39 +86,33 @@ impl Trie {
 
     /// What a byte leads to from a node.
     #[inline]
-    pub(super) fn step(&self, node: Node, byte: u8) -> Step {
+    fn step(&self, node: Node, byte: u8) -> Step {
         let slot = self.slots.get(node.0 as usize ^ usize::from(byte)).copied().unwrap_or(0);
         let hit = slot & 0x1FF == u64::from(byte) | USED;
         let token = (slot >> TOKEN_SHIFT) as u32 & NO_TOKEN;
         let node = if hit { Node((slot >> BASE_SHIFT) as u32) } else { Node::LEAF };
         Step { hit, node, token, ends: hit && token != NO_TOKEN }
     }
-
-    /// Begins to load what tells of a node's child.
-    #[inline]
-    pub(super) fn prefetch(&self, node: Node, byte: u8) {
-        prefetch(&self.slots, node.0 as usize ^ usize::from(byte));
-    }
 }
 
 /// What a byte leads to.
-pub(super) struct Step {
+struct Step {
     /// Whether it leads anywhere.
-    pub(super) hit: bool,
-    pub(super) node: Node,
+    hit: bool,
+    node: Node,
     /// The entry that ends there, if one does.
-    pub(super) token: u32,
-    pub(super) ends: bool,
+    token: u32,
+    ends: bool,
 }
 
 /// A place in a trie: the slot from which those of its children are counted.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Node(u32);
+struct Node(u32);
 
 impl Node {
-    pub(super) const ROOT: Self = Self(ROOT_BASE as u32);
+    const ROOT: Self = Self(ROOT_BASE as u32);
     /// Any without children.
-    pub(super) const LEAF: Self = Self(LEAF_BASE as u32);
+    const LEAF: Self = Self(LEAF_BASE as u32);
 }
 
 /// The entries of `range`, which are longer than `depth` and share that many bytes, grouped by their next byte.

@@ -25,10 +25,17 @@ impl TokenBytes {
     /// Bytes of `id`, or `None` when it stands for no text.
     #[inline]
     pub(super) fn get(&self, id: u32) -> Option<&[u8]> {
+        let (text, length) = self.beginning(id)?;
+        text.get(..length)
+    }
+
+    /// A text that begins with the bytes of `id`, and how many those are.
+    #[inline]
+    pub(super) fn beginning(&self, id: u32) -> Option<(&[u8], usize)> {
         let id = id as usize;
         let end = *self.ends.get(id)?;
         let start = id.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
-        self.bytes.get(start as usize..end as usize).filter(|bytes| !bytes.is_empty())
+        self.bytes.get(start as usize..).map(|text| (text, (end - start) as usize)).filter(|&(_, length)| length > 0)
     }
 
     pub(super) fn write(&self, image: &mut ImageWriter) {
@@ -46,6 +53,11 @@ impl TokenBytes {
             end
         });
         Some(Self { bytes, ends: ends.collect() })
+    }
+
+    /// All ids, those without bytes included.
+    pub(super) fn ids(&self) -> std::ops::Range<u32> {
+        0..self.ends.len() as u32
     }
 
     /// Number of ids, those without bytes included.
