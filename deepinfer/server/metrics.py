@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 import deepseek_recipe as recipe
 from deepinfer.core import Engine, Peer
@@ -18,8 +20,20 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
 
-def _known(options: recipe.Options, key: str) -> float:
-    return options.range_cache[key]
+class _CodecCache(Collector):
+    """What the codec keeps of texts of prompts, and how much of later ones was among it."""
+
+    def __init__(self, options: recipe.Options) -> None:
+        self._options = options
+
+    def collect(self) -> Iterator[Metric]:
+        """Read all figures at once."""
+        found = self._options.range_cache
+        name = "deepinfer_codec_cache"
+        yield GaugeMetricFamily(f"{name}_bytes", "memory held by texts of prompts and their ids", found["held_bytes"])
+        yield CounterMetricFamily(f"{name}_hit_bytes", "bytes of prompts whose ids were known", found["hit_bytes"])
+        missed = "bytes of prompts that were tokenised, short ones not counted"
+        yield CounterMetricFamily(f"{name}_missed_bytes", missed, found["missed_bytes"])
 
 
 class Metrics:
@@ -69,16 +83,7 @@ class Metrics:
 
     def watch_codec(self, options: recipe.Options) -> None:
         """Show what is known of the texts of prompts from earlier ones."""
-        for name, key, text in (
-            ("codec_cache_bytes", "held_bytes", "memory held by texts of prompts and their ids"),
-            ("codec_cache_hit_bytes", "hit_bytes", "bytes of prompts whose ids were known"),
-            (
-                "codec_cache_missed_bytes",
-                "missed_bytes",
-                "bytes of prompts that were tokenised, short ones not counted",
-            ),
-        ):
-            self._gauge(name, text).set_function(partial(_known, options, key))
+        self._registry.register(_CodecCache(options))
 
     def render(self) -> bytes:
         """Render all of it."""
