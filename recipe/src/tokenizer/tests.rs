@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{LoadError, Piece, RangeCache, Tokenizer, UnknownTokenId, parallel};
+use super::{IMAGE_ALIGNMENT, LoadError, Piece, RangeCache, Tokenizer, UnknownTokenId, parallel};
 
 static V4: LazyLock<Tokenizer> =
     LazyLock::new(|| match Tokenizer::from_json(include_bytes!("../../data/tokenizer_v4.json")) {
@@ -295,6 +295,16 @@ fn the_embedded_image_is_what_the_file_gives() {
     let embedded = crate::model::Version::V4.tokenizer();
     assert!(embedded.to_image() == V4.to_image());
     assert!(embedded.added_tokens().eq(V4.added_tokens()));
+}
+
+#[test]
+fn an_image_that_is_cut_or_not_aligned_is_refused() {
+    #[repr(align(64))]
+    struct Aligned([u8; 1024]);
+    static EMPTY: Aligned = Aligned([0; 1024]);
+    assert_eq!(EMPTY.0.as_ptr().align_offset(IMAGE_ALIGNMENT), 0);
+    assert!(Tokenizer::from_image(&EMPTY.0).is_ok());
+    assert!(Tokenizer::from_image(&EMPTY.0[..512]).is_err());
+    assert!(Tokenizer::from_image(&EMPTY.0[1..]).is_err());
     assert!(Tokenizer::from_image(&[]).is_err());
-    assert!(Tokenizer::from_image(&[0; 640]).is_err());
 }
