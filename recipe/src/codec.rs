@@ -16,8 +16,7 @@ use crate::protocol::{
     Lookup, MissingReasoning, Prepared, Protocol, ReadOptions, RequiredWhileThinking, Sampling, ServerTools,
 };
 use crate::special::{Special, Spellings};
-use crate::tokenizer::Tokenizer;
-use crate::tokenizer::parallel::{JOB, in_order};
+use crate::tokenizer::{Stretch, Tokenizer};
 
 /// Settings of the codec: made once, used for any number of requests.
 #[derive(Debug, Clone)]
@@ -162,69 +161,28 @@ fn encode_prepared(prepared: Prepared<'_>, options: &Options) -> Result<Encoded,
 
 /// The ids of a prompt: control tokens by their own ids, each stretch of text between them on its own.
 pub(crate) fn prompt_ids(prompt: &Prompt<'_>, replay: &Replay, tokenizer: &Tokenizer) -> Result<Vec<u32>, Error> {
-    let segments: Vec<Segment<'_>> = prompt.segments().collect();
-    let groups = groups(&segments, tokenizer.threads());
-    if let [_] = groups.as_slice() {
-        return segment_ids(&segments, 0, replay, tokenizer);
-    }
-    let run = |number: usize| match groups.get(number) {
-        Some((segments, position)) => segment_ids(segments, *position, replay, tokenizer),
-        None => Ok(Vec::new()),
-    };
-    let mut ids = Vec::with_capacity(prompt.text.len() / 3);
-    for group in in_order(tokenizer.threads(), groups.len(), run) {
-        ids.extend(group?);
-    }
-    Ok(ids)
-}
-
-/// Cuts segments into groups that are worth a thread's while, each with the position of its first segment.
-fn groups<'s, 'p>(segments: &'s [Segment<'p>], threads: usize) -> Vec<(&'s [Segment<'p>], usize)> {
-    let (mut groups, mut first, mut start, mut position) = (Vec::new(), 0, 0, 0);
-    for (number, segment) in (1..).zip(segments) {
-        position += length(segment);
-        if number == segments.len() || threads > 1 && position - start >= JOB {
-            groups.push((segments.get(first..number).unwrap_or_default(), start));
-            (first, start) = (number, position);
-        }
-    }
-    groups
-}
-
-/// Bytes of a segment.
-fn length(segment: &Segment<'_>) -> usize {
-    let (Segment::Text(text) | Segment::Special(_, text)) = segment;
-    text.len()
-}
-
-/// The ids of segments, the first of which is at `position`.
-fn segment_ids(
-    segments: &[Segment<'_>],
-    mut position: usize,
-    replay: &Replay,
-    tokenizer: &Tokenizer,
-) -> Result<Vec<u32>, Error> {
-    let mut ids = Vec::with_capacity(segments.iter().map(length).sum::<usize>() / 3);
     // Few of the many marks of a prompt differ.
     let mut known: Vec<(Special, u32)> = Vec::new();
-    for segment in segments {
-        match segment {
-            Segment::Text(text) => match replay.at(position) {
-                Some(own) => ids.extend_from_slice(own),
-                None => tokenizer.encode_plain(text, &mut ids),
-            },
-            Segment::Special(special, spelling) => {
-                let found = known.iter().find(|(known, _)| known == special).map(|(_, id)| *id);
+    let mut stretches = Vec::with_capacity(2 * prompt.specials.len() + 1);
+    let mut position = 0;
+    for segment in prompt.segments() {
+        let (Segment::Text(spelling) | Segment::Special(_, spelling)) = segment;
+        stretches.push(match segment {
+            Segment::Text(text) => replay.at(position).map_or(Stretch::Plain(text), Stretch::Ids),
+            Segment::Special(special, _) => {
+                let found = known.iter().find(|(known, _)| *known == special).map(|(_, id)| *id);
                 let Some(id) = found.or_else(|| tokenizer.special_id(spelling)) else {
-                    return Err(Error::new(ErrorCode::UnknownControlToken, "", &[("found", spelling)]));
+                    return Err(Error::new(ErrorCode::UnknownControlToken, "", &[("found", &spelling)]));
                 };
                 if found.is_none() {
-                    known.push((*special, id));
+                    known.push((special, id));
                 }
-                ids.push(id);
+                Stretch::Id(id)
             }
-        }
-        position += length(segment);
+        });
+        position += spelling.len();
     }
+    let mut ids = Vec::new();
+    tokenizer.encode_stretches(&stretches, &mut ids);
     Ok(ids)
 }

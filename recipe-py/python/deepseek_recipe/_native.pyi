@@ -209,8 +209,9 @@ class Options:
     freely, the answer after it is constrained; "reject": refused, as the model's own service does). `show_tool_errors`
     shows the model `is_error` of tool results, `show_text_documents` the text of plain-text documents (both Messages).
     `history_key`, a secret of at least 16 bytes, switches token-faithful history on (`docs/history.md`).
-    `threads` is how many threads a long prompt may use. `range_cache_bytes` keeps the ids of texts between control
-    tokens, up to so many bytes for each version, for requests that send them again; 0 keeps none.
+    `threads` is how many threads a prompt of more than 64 KiB may use, the caller's among them; the others stay and are
+    shared by all requests. `range_cache_bytes` keeps the ids of texts between control tokens, up to so many bytes for
+    each version, for requests that send them again; 0 keeps none.
     """
 
     def __new__(
@@ -452,7 +453,7 @@ class Tokenizer:
         """The embedded tokenizer of a version."""
 
     def encode(self, text: str, *, special: bool = False, threads: int = 1) -> list[int]:
-        """Ids of `text`; with `special`, spelled control tokens become control ids. Long texts use up to `threads`."""
+        """Ids of `text`; with `special`, spelled control tokens become control ids. `threads` as in `Options`."""
 
     def encode_to_buffer(self, text: str, *, special: bool = False, threads: int = 1) -> TokenIds:
         """The same as a buffer of 32-bit ids, without an object for each."""

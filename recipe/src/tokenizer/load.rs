@@ -10,6 +10,7 @@ use std::sync::Mutex;
 use super::added::{AddedToken, AddedTokens};
 use super::bpe::Encoder;
 use super::cuts::Cuts;
+use super::helpers::Helpers;
 use super::pairs::{MAXIMUM_ENTRIES, MAXIMUM_MERGES, Merge};
 use super::words::TokenBytes;
 use super::{Tokenizer, Vocabulary};
@@ -57,7 +58,10 @@ pub(super) fn from_json(bytes: &[u8]) -> Result<Tokenizer, LoadError> {
     let whole_words =
         if is_true(member(model, "ignore_merges")) { out_of_reach(&ids, &encoder) } else { HashMap::new() };
     let cuts = Cuts::new(&tokens);
-    Ok(Tokenizer::new(Vocabulary { tokens, whole_words, cuts, encoder, desks: Mutex::default() }, added))
+    Ok(Tokenizer::new(
+        Vocabulary { tokens, whole_words, cuts, encoder, desks: Mutex::default(), helpers: Helpers::default() },
+        added,
+    ))
 }
 
 /// What an object has under `name`; null when it has nothing, or is no object.

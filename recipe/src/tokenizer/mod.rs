@@ -12,11 +12,12 @@ mod cuts;
 mod decode;
 mod encode;
 mod greedy;
+mod helpers;
 mod known;
 mod lanes;
 mod load;
 mod pairs;
-pub(crate) mod parallel;
+mod parallel;
 mod prefetch;
 mod pretokenize;
 mod ranges;
@@ -31,6 +32,7 @@ use added::{AddedTokens, Part};
 use bpe::Encoder;
 use cuts::Cuts;
 use encode::Desk;
+use helpers::Helpers;
 use pretokenize::PreTokens;
 use tables::{ImageReader, ImageWriter};
 use words::TokenBytes;
@@ -58,6 +60,28 @@ struct Vocabulary {
     encoder: Encoder,
     /// One for each thread that encodes at the same time.
     desks: Mutex<Vec<Box<Desk>>>,
+    helpers: Helpers,
+}
+
+/// A part of what is to be encoded.
+#[derive(Clone, Copy)]
+pub(crate) enum Stretch<'text> {
+    /// Text on its own, without any added vocabulary.
+    Plain(&'text str),
+    /// Ids that are known.
+    Ids(&'text [u32]),
+    /// An id that is known.
+    Id(u32),
+}
+
+impl Stretch<'_> {
+    /// Bytes that are to be encoded.
+    fn bytes(&self) -> usize {
+        match self {
+            Stretch::Plain(text) => text.len(),
+            Stretch::Ids(_) | Stretch::Id(_) => 0,
+        }
+    }
 }
 
 /// What one token stands for on the output side.
@@ -83,7 +107,7 @@ impl Tokenizer {
     /// All tables, to be embedded in a program built for this machine's byte order, aligned to [`IMAGE_ALIGNMENT`].
     pub fn to_image(&self) -> Vec<u8> {
         let mut image = ImageWriter::default();
-        let Vocabulary { tokens, whole_words, cuts, encoder, desks: _ } = &*self.vocabulary;
+        let Vocabulary { tokens, whole_words, cuts, encoder, desks: _, helpers: _ } = &*self.vocabulary;
         tokens.write(&mut image);
         let mut ids: Vec<u32> = whole_words.values().copied().collect();
         ids.sort_unstable();
@@ -103,7 +127,8 @@ impl Tokenizer {
                 image.read::<u32>()?.iter().filter_map(|&id| Some((tokens.get(id)?.into(), id))).collect();
             let cuts = Cuts::read(image)?;
             let (added, encoder) = (AddedTokens::read(image)?, Encoder::read(image)?);
-            let vocabulary = Vocabulary { tokens, whole_words, cuts, encoder, desks: Mutex::default() };
+            let vocabulary =
+                Vocabulary { tokens, whole_words, cuts, encoder, desks: Mutex::default(), helpers: Helpers::default() };
             Some(Self::new(vocabulary, added))
         };
         read(&mut ImageReader::new(image)).ok_or_else(|| LoadError::new("its image is cut or not aligned"))
@@ -116,6 +141,7 @@ impl Tokenizer {
     }
 
     /// The same tokenizer with up to this many threads for long texts; 0 counts as 1. Alone it uses none but the caller's.
+    /// All that share tables share the threads beside their callers', which are one fewer than the most that one asks for.
     #[must_use]
     pub fn with_threads(&self, threads: usize) -> Self {
         Self { threads: threads.max(1), ..self.clone() }
@@ -139,28 +165,28 @@ impl Tokenizer {
 
     /// Appends the ids of `text` without any added vocabulary: control tokens that it spells out stay ordinary text.
     pub fn encode_plain(&self, text: &str, out: &mut Vec<u32>) {
-        match &self.cache {
-            Some(cache) => cache.encode(text, out, |out| self.encode_unknown(text, out)),
-            None => self.encode_unknown(text, out),
+        self.encode_stretches(&[Stretch::Plain(text)], out);
+    }
+
+    /// Appends the ids of all `stretches`.
+    pub(crate) fn encode_stretches(&self, stretches: &[Stretch<'_>], out: &mut Vec<u32>) {
+        // Ordinary text has between three and four bytes a token.
+        out.reserve(stretches.iter().map(Stretch::bytes).sum::<usize>() / 4 + stretches.len());
+        if !parallel::encode(self, stretches, out) {
+            self.encode_here(stretches, out);
         }
     }
 
-    fn encode_unknown(&self, text: &str, out: &mut Vec<u32>) {
-        let parts = if self.threads > 1 { parallel::parts(text) } else { vec![text] };
-        // Ordinary text has between three and four bytes a token.
-        out.reserve(text.len() / 4 + 1);
-        let [first, others @ ..] = parts.as_slice() else { return };
-        if others.is_empty() {
-            return self.vocabulary.encode(first, out);
-        }
-        let encode = |number: usize| {
-            let part = parts.get(number).copied().unwrap_or_default();
-            let mut ids = Vec::with_capacity(part.len() / 3);
-            self.vocabulary.encode(part, &mut ids);
-            ids
-        };
-        for ids in parallel::in_order(self.threads, parts.len(), encode) {
-            out.extend_from_slice(&ids);
+    /// Appends the ids of all `stretches`, on this thread.
+    fn encode_here(&self, stretches: &[Stretch<'_>], out: &mut Vec<u32>) {
+        for stretch in stretches {
+            match (*stretch, &self.cache) {
+                (Stretch::Plain(""), _) => (),
+                (Stretch::Plain(text), Some(cache)) => cache.encode(text, out, |out| self.vocabulary.encode(text, out)),
+                (Stretch::Plain(text), None) => self.vocabulary.encode(text, out),
+                (Stretch::Ids(ids), _) => out.extend_from_slice(ids),
+                (Stretch::Id(id), _) => out.push(id),
+            }
         }
     }
 
@@ -177,10 +203,14 @@ impl Tokenizer {
 
     /// Appends the ids of `text` with added tokens recognised wherever it spells them. For trusted text only.
     pub fn encode_with_special(&self, text: &str, out: &mut Vec<u32>) {
-        self.added.split(text, |part| match part {
-            Part::Plain(plain) => self.encode_plain(plain, out),
-            Part::Token(id) => out.push(id),
+        let mut stretches = Vec::new();
+        self.added.split(text, |part| {
+            stretches.push(match part {
+                Part::Plain(plain) => Stretch::Plain(plain),
+                Part::Token(id) => Stretch::Id(id),
+            });
         });
+        self.encode_stretches(&stretches, out);
     }
 
     /// Id of the added token with exactly this spelling.

@@ -1,50 +1,154 @@
-//! Work that several threads share, and where a text may be cut for it.
+//! Texts that several threads encode together.
 //!
-//! Owns: how jobs are handed out and where borders are safe. Must not know: what a job does.
-//! Cost: threads are started for each call, some ten microseconds each, and the caller is one of them.
+//! Long texts are cut into parts, and neighbours become a job until it is large enough. The caller takes the first job that
+//! is left, whose ids go where they belong, helpers the last; what these found is copied behind it in the end.
+//!
+//! Owns: what is a job, who takes it, where borders are safe. Must not know: threads, how text is encoded.
+//! Cost: what helpers find is copied once.
 
-use std::sync::OnceLock;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::character_classes::{HAN_OR_KANA, class_of};
+use super::{Stretch, Tokenizer};
 
-/// Bytes of text that are a job.
-pub(crate) const JOB: usize = 64 << 10;
+/// Bytes of text that are a job: so few that no thread waits long for the last one.
+const JOB: usize = 16 << 10;
+/// Bytes of text that are worth waking a helper for.
+const ENOUGH: usize = 64 << 10;
 
-/// Runs the jobs `0..count` on `threads` threads and gives their results in order. One that is free takes the next job.
-pub(crate) fn in_order<T: Send + Sync>(threads: usize, count: usize, run: impl Fn(usize) -> T + Sync) -> Vec<T> {
-    let results: Vec<OnceLock<T>> = (0..count).map(|_| OnceLock::new()).collect();
-    let next = AtomicUsize::new(0);
-    let work = || {
-        loop {
-            let job = next.fetch_add(1, Ordering::Relaxed);
-            let Some(result) = results.get(job) else { return };
-            // A job is handed out once, so nobody else has set it.
-            let _ = result.set(run(job));
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..threads.min(count) {
-            scope.spawn(work);
-        }
-        work();
-    });
-    results.into_iter().filter_map(OnceLock::into_inner).collect()
-}
-
-/// Cuts `text` into parts of about [`JOB`] bytes at borders that pre-tokens never cross.
-pub(super) fn parts(text: &str) -> Vec<&str> {
-    let mut parts = Vec::with_capacity(text.len() / JOB + 1);
-    let mut rest = text;
-    while rest.len() > 2 * JOB {
-        let Some((part, beyond)) = border(rest, JOB).and_then(|at| rest.split_at_checked(at)) else { break };
-        parts.push(part);
-        rest = beyond;
+/// Appends the ids of `stretches` with the help of other threads; if that is not worth their while, does nothing and says so.
+pub(super) fn encode(tokenizer: &Tokenizer, stretches: &[Stretch<'_>], out: &mut Vec<u32>) -> bool {
+    if tokenizer.threads == 1 || stretches.iter().map(Stretch::bytes).sum::<usize>() < ENOUGH {
+        return false;
     }
-    parts.push(rest);
-    parts
+    let pieces = pieces(stretches);
+    let batch = Batch::new(tokenizer, &pieces);
+    let most = (tokenizer.threads - 1).min(batch.jobs.len().saturating_sub(1));
+    tokenizer.vocabulary.helpers.invite(most, &|| batch.help(), || {
+        while let Some(job) = batch.left.take_first() {
+            batch.run(job, out);
+        }
+    });
+    batch.append_found(out);
+    true
 }
 
+/// Cuts long texts into parts.
+fn pieces<'text>(stretches: &[Stretch<'text>]) -> Vec<Stretch<'text>> {
+    let mut pieces = Vec::with_capacity(stretches.len());
+    for stretch in stretches {
+        match *stretch {
+            Stretch::Plain(text) => pieces.extend(parts(text, JOB).map(Stretch::Plain)),
+            known => pieces.push(known),
+        }
+    }
+    pieces
+}
+
+/// What several threads encode together.
+struct Batch<'pieces, 'text> {
+    tokenizer: &'pieces Tokenizer,
+    jobs: Vec<&'pieces [Stretch<'text>]>,
+    left: Left,
+    found: Mutex<Vec<Found>>,
+}
+
+impl<'pieces, 'text> Batch<'pieces, 'text> {
+    fn new(tokenizer: &'pieces Tokenizer, pieces: &'pieces [Stretch<'text>]) -> Self {
+        let mut bytes = 0;
+        let is_full = |piece: &Stretch<'_>| {
+            bytes += piece.bytes();
+            let is_full = bytes >= JOB;
+            bytes = if is_full { 0 } else { bytes };
+            is_full
+        };
+        let jobs: Vec<_> = pieces.split_inclusive(is_full).collect();
+        let left = Left::new(jobs.len());
+        Self { tokenizer, jobs, left, found: Mutex::default() }
+    }
+
+    /// Appends the ids of a job.
+    fn run(&self, job: usize, out: &mut Vec<u32>) {
+        self.tokenizer.encode_here(self.jobs.get(job).copied().unwrap_or_default(), out);
+    }
+
+    /// Takes jobs as long as some are left.
+    fn help(&self) {
+        let mut found = Found::default();
+        while let Some(job) = self.left.take_last() {
+            let start = found.ids.len();
+            self.run(job, &mut found.ids);
+            found.ranges.push((job, start..found.ids.len()));
+        }
+        self.found().push(found);
+    }
+
+    fn found(&self) -> MutexGuard<'_, Vec<Found>> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Appends what helpers found.
+    fn append_found(&self, out: &mut Vec<u32>) {
+        let found = self.found();
+        let mut all: Vec<(usize, &[u32])> = Vec::new();
+        for Found { ids, ranges } in found.iter() {
+            all.extend(ranges.iter().filter_map(|(job, range)| Some((*job, ids.get(range.clone())?))));
+        }
+        all.sort_unstable_by_key(|(job, _)| *job);
+        out.reserve(all.iter().map(|(_, ids)| ids.len()).sum());
+        for (_, ids) in all {
+            out.extend_from_slice(ids);
+        }
+    }
+}
+
+/// What one helper found, and which job's ids are where.
+#[derive(Default)]
+struct Found {
+    ids: Vec<u32>,
+    ranges: Vec<(usize, Range<usize>)>,
+}
+
+/// Jobs that nobody has taken.
+struct Left {
+    count: usize,
+    /// At both ends together, which bounds them.
+    taken: AtomicUsize,
+    first: AtomicUsize,
+    last: AtomicUsize,
+}
+
+impl Left {
+    fn new(count: usize) -> Self {
+        Self { count, taken: AtomicUsize::new(0), first: AtomicUsize::new(0), last: AtomicUsize::new(count) }
+    }
+
+    /// Whether one is left, which then has to be taken at one end.
+    fn take(&self) -> bool {
+        self.taken.fetch_add(1, Ordering::Relaxed) < self.count
+    }
+
+    fn take_first(&self) -> Option<usize> {
+        self.take().then(|| self.first.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn take_last(&self) -> Option<usize> {
+        self.take().then(|| self.last.fetch_sub(1, Ordering::Relaxed) - 1)
+    }
+}
+
+/// Cuts `text` into parts of about `size` bytes at borders that pre-tokens never cross; none is empty.
+fn parts(text: &str, size: usize) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let at = if rest.len() > 2 * size { border(rest, size) } else { None };
+        let (part, beyond) = rest.split_at_checked(at.unwrap_or(rest.len()))?;
+        rest = beyond;
+        Some(part).filter(|part| !part.is_empty())
+    })
+}
 /// The first safe border after `from`: before a space that follows an ASCII letter, before an ASCII letter that follows a
 /// line feed, or between Han or kana and another character. A pre-token that holds an ASCII letter ends before white
 /// space; none holds a line feed and a letter behind it; runs of Han and kana are pieces of their own.
@@ -65,4 +169,62 @@ fn border(text: &str, from: usize) -> Option<usize> {
         before = after;
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Batch, Stretch, encode, parts, pieces};
+    use crate::model::Version;
+
+    fn plain(text: &str) -> Vec<u32> {
+        let mut ids = Vec::new();
+        Version::V4.tokenizer().encode_plain(text, &mut ids);
+        ids
+    }
+
+    #[test]
+    fn jobs_hold_everything_once_and_are_of_a_size() {
+        let (long, short) = ("word ".repeat(50_000), "word ".repeat(100));
+        let mut stretches = vec![Stretch::Ids(&[1, 2]), Stretch::Plain(&long), Stretch::Plain(""), Stretch::Ids(&[])];
+        for id in 0..300 {
+            stretches.extend([Stretch::Id(id), Stretch::Plain(&short)]);
+        }
+        let (tokenizer, pieces) = (Version::V4.tokenizer(), pieces(&stretches));
+        let batch = Batch::new(&tokenizer, &pieces);
+        assert!((20..30).contains(&batch.jobs.len()), "{} jobs", batch.jobs.len());
+        let mut ids = Vec::new();
+        (0..batch.jobs.len()).for_each(|job| batch.run(job, &mut ids));
+        let mut expected = vec![1, 2];
+        expected.extend(plain(&long));
+        for id in 0..300 {
+            expected.push(id);
+            expected.extend(plain(&short));
+        }
+        assert!(ids == expected);
+    }
+
+    #[test]
+    fn few_bytes_or_one_thread_ask_nobody() {
+        let (two, text) = (Version::V4.tokenizer().with_threads(2), "word ".repeat(20_000));
+        let (mut out, long) = (Vec::new(), [Stretch::Plain(&text)]);
+        assert!(!encode(&two, &[Stretch::Plain(&text[..60_000])], &mut out) && out.is_empty());
+        assert!(!encode(&two.with_threads(1), &long, &mut out) && out.is_empty());
+        assert!(encode(&two, &long, &mut out) && out == plain(&text));
+    }
+
+    proptest! {
+        #[test]
+        fn parts_give_the_ids_of_the_whole(
+            pieces in proptest::collection::vec("[a-zA-Z]{1,9}|[ \\t]{1,3}|\\r?\\n|[0-9]{1,5}|[!-/:-@]{1,4}|\\p{Han}{1,4}|[ぁ-ヺ]{1,4}|[é한\u{301}\u{3000}]{1,3}|\\PC", 1..40),
+            size in 1_usize..40,
+        ) {
+            let text = pieces.concat();
+            let cut: Vec<&str> = parts(&text, size).collect();
+            prop_assert_eq!(cut.concat(), text.as_str());
+            prop_assert!(cut.iter().all(|part| !part.is_empty()));
+            prop_assert_eq!(cut.into_iter().flat_map(plain).collect::<Vec<_>>(), plain(&text));
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{IMAGE_ALIGNMENT, LoadError, Piece, RangeCache, Tokenizer, UnknownTokenId, parallel};
+use super::{IMAGE_ALIGNMENT, LoadError, Piece, RangeCache, Tokenizer, UnknownTokenId};
 
 static V4: LazyLock<Tokenizer> =
     LazyLock::new(|| match Tokenizer::from_json(include_bytes!("../../data/tokenizer_v4.json")) {
@@ -266,17 +266,27 @@ fn threads_give_the_ids_of_one() {
     for threads in [2, 3, 8] {
         assert!(plain(&V4.with_threads(threads), &text) == expected, "{threads} threads");
     }
-    for start in (0..200).filter(|&start| text.is_char_boundary(start)) {
-        let parts = parallel::parts(&text[start..]);
-        assert!(parts.len() > 4 && parts.concat() == text[start..]);
-        let mut ids = Vec::new();
-        for part in parts {
-            V4.encode_plain(part, &mut ids);
-        }
-        assert!(ids == plain(&V4, &text[start..]), "{start}");
-    }
     let unbroken = "a".repeat(300_000);
     assert_eq!(plain(&V4.with_threads(4), &unbroken), plain(&V4, &unbroken));
+    // Ranges of all sizes, among them one that is longer than all others together.
+    let mut special_text = String::new();
+    for (number, (_, spelling)) in V4.added_tokens().enumerate() {
+        let length = if number == 700 { 600_000 } else { number * 7 % 900 };
+        special_text.extend([text.get(number..number + length).unwrap_or_default(), spelling]);
+    }
+    assert!(special(&V4.with_threads(3), &special_text) == special(&V4, &special_text));
+}
+
+#[test]
+fn callers_share_threads() {
+    let text = &long_text()[..200_000];
+    let expected = plain(&V4, text);
+    let tokenizer = V4.with_threads(3).with_cache(Arc::new(RangeCache::new(1 << 17)));
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| (0..3).for_each(|_| assert!(plain(&tokenizer, text) == expected)));
+        }
+    });
 }
 
 #[test]
