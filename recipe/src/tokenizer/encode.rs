@@ -95,10 +95,17 @@ impl Desk {
 }
 
 impl Vocabulary {
-    /// Appends the ids of `text`.
-    pub(super) fn encode(&self, text: &str, out: &mut Vec<u32>) {
+    /// Runs `work` at a desk, the one that was left last, if there is one.
+    pub(super) fn at_desk<R>(&self, work: impl FnOnce(&mut Desk) -> R) -> R {
         let free = self.desks.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut desk = free.unwrap_or_else(|| Box::new(Desk::new(self)));
+        let result = work(&mut desk);
+        self.desks.lock().unwrap_or_else(PoisonError::into_inner).push(desk);
+        result
+    }
+
+    /// Appends the ids of `text`.
+    pub(super) fn encode(&self, desk: &mut Desk, text: &str, out: &mut Vec<u32>) {
         let mut pre_tokens = PreTokens::new(text);
         let text = text.as_bytes();
         loop {
@@ -108,10 +115,9 @@ impl Vocabulary {
                 break;
             }
             let filled = desk.look_up(text, start, count);
-            self.find_unknown(text, &mut desk);
+            self.find_unknown(text, desk);
             desk.write(filled, out);
         }
-        self.desks.lock().unwrap_or_else(PoisonError::into_inner).push(desk);
     }
 
     /// Finds the tokens of words that are not known, and notes them.

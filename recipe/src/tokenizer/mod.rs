@@ -172,18 +172,22 @@ impl Tokenizer {
     pub(crate) fn encode_stretches(&self, stretches: &[Stretch<'_>], out: &mut Vec<u32>) {
         // Ordinary text has between three and four bytes a token.
         out.reserve(stretches.iter().map(Stretch::bytes).sum::<usize>() / 4 + stretches.len());
-        if !parallel::encode(self, stretches, out) {
-            self.encode_here(stretches, out);
-        }
+        self.vocabulary.at_desk(|desk| {
+            if !parallel::encode(self, desk, stretches, out) {
+                self.encode_here(desk, stretches, out);
+            }
+        });
     }
 
     /// Appends the ids of all `stretches`, on this thread.
-    fn encode_here(&self, stretches: &[Stretch<'_>], out: &mut Vec<u32>) {
+    fn encode_here(&self, desk: &mut Desk, stretches: &[Stretch<'_>], out: &mut Vec<u32>) {
         for stretch in stretches {
             match (*stretch, &self.cache) {
                 (Stretch::Plain(""), _) => (),
-                (Stretch::Plain(text), Some(cache)) => cache.encode(text, out, |out| self.vocabulary.encode(text, out)),
-                (Stretch::Plain(text), None) => self.vocabulary.encode(text, out),
+                (Stretch::Plain(text), Some(cache)) => {
+                    cache.encode(text, out, |out| self.vocabulary.encode(desk, text, out));
+                }
+                (Stretch::Plain(text), None) => self.vocabulary.encode(desk, text, out),
                 (Stretch::Ids(ids), _) => out.extend_from_slice(ids),
                 (Stretch::Id(id), _) => out.push(id),
             }

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::character_classes::{HAN_OR_KANA, class_of};
+use super::encode::Desk;
 use super::{Stretch, Tokenizer};
 
 /// Bytes of text that are a job: so few that no thread waits long for the last one.
@@ -19,7 +20,7 @@ const JOB: usize = 16 << 10;
 const ENOUGH: usize = 64 << 10;
 
 /// Appends the ids of `stretches` with the help of other threads; if that is not worth their while, does nothing and says so.
-pub(super) fn encode(tokenizer: &Tokenizer, stretches: &[Stretch<'_>], out: &mut Vec<u32>) -> bool {
+pub(super) fn encode(tokenizer: &Tokenizer, desk: &mut Desk, stretches: &[Stretch<'_>], out: &mut Vec<u32>) -> bool {
     if tokenizer.threads == 1 || stretches.iter().map(Stretch::bytes).sum::<usize>() < ENOUGH {
         return false;
     }
@@ -28,7 +29,7 @@ pub(super) fn encode(tokenizer: &Tokenizer, stretches: &[Stretch<'_>], out: &mut
     let most = (tokenizer.threads - 1).min(batch.jobs.len().saturating_sub(1));
     tokenizer.vocabulary.helpers.invite(most, &|| batch.help(), || {
         while let Some(job) = batch.left.take_first() {
-            batch.run(job, out);
+            batch.run(job, desk, out);
         }
     });
     batch.append_found(out);
@@ -70,18 +71,20 @@ impl<'pieces, 'text> Batch<'pieces, 'text> {
     }
 
     /// Appends the ids of a job.
-    fn run(&self, job: usize, out: &mut Vec<u32>) {
-        self.tokenizer.encode_here(self.jobs.get(job).copied().unwrap_or_default(), out);
+    fn run(&self, job: usize, desk: &mut Desk, out: &mut Vec<u32>) {
+        self.tokenizer.encode_here(desk, self.jobs.get(job).copied().unwrap_or_default(), out);
     }
 
     /// Takes jobs as long as some are left.
     fn help(&self) {
         let mut found = Found::default();
-        while let Some(job) = self.left.take_last() {
-            let start = found.ids.len();
-            self.run(job, &mut found.ids);
-            found.ranges.push((job, start..found.ids.len()));
-        }
+        self.tokenizer.vocabulary.at_desk(|desk| {
+            while let Some(job) = self.left.take_last() {
+                let start = found.ids.len();
+                self.run(job, desk, &mut found.ids);
+                found.ranges.push((job, start..found.ids.len()));
+            }
+        });
         self.found().push(found);
     }
 
@@ -195,7 +198,7 @@ mod tests {
         let batch = Batch::new(&tokenizer, &pieces);
         assert!((20..30).contains(&batch.jobs.len()), "{} jobs", batch.jobs.len());
         let mut ids = Vec::new();
-        (0..batch.jobs.len()).for_each(|job| batch.run(job, &mut ids));
+        tokenizer.vocabulary.at_desk(|desk| (0..batch.jobs.len()).for_each(|job| batch.run(job, desk, &mut ids)));
         let mut expected = vec![1, 2];
         expected.extend(plain(&long));
         for id in 0..300 {
@@ -209,9 +212,11 @@ mod tests {
     fn few_bytes_or_one_thread_ask_nobody() {
         let (two, text) = (Version::V4.tokenizer().with_threads(2), "word ".repeat(20_000));
         let (mut out, long) = (Vec::new(), [Stretch::Plain(&text)]);
-        assert!(!encode(&two, &[Stretch::Plain(&text[..60_000])], &mut out) && out.is_empty());
-        assert!(!encode(&two.with_threads(1), &long, &mut out) && out.is_empty());
-        assert!(encode(&two, &long, &mut out) && out == plain(&text));
+        two.vocabulary.at_desk(|desk| {
+            assert!(!encode(&two, desk, &[Stretch::Plain(&text[..60_000])], &mut out) && out.is_empty());
+            assert!(!encode(&two.with_threads(1), desk, &long, &mut out) && out.is_empty());
+            assert!(encode(&two, desk, &long, &mut out) && out == plain(&text));
+        });
     }
 
     proptest! {
