@@ -57,8 +57,15 @@ struct Invitation {
 
 impl Helpers {
     /// Runs `own` here and `work` on up to `most` other threads at the same time, as many as are free to come. Gives what
-    /// `own` gives when all that came are done; panics when one of them did.
-    pub(super) fn invite<R>(&self, most: usize, work: Work<'_>, own: impl FnOnce() -> R) -> R {
+    /// `own` gives when all that came are done; panics when one of them did. A new thread runs `prepare` before it comes, for
+    /// which nobody waits.
+    pub(super) fn invite<R>(
+        &self,
+        most: usize,
+        prepare: impl FnOnce() + Clone + Send + 'static,
+        work: Work<'_>,
+        own: impl FnOnce() -> R,
+    ) -> R {
         #[expect(
             unsafe_code,
             reason = "threads that stay know of no lifetime; a copy of a long text takes a fifth of the time"
@@ -67,7 +74,7 @@ impl Helpers {
         // afterwards. `Host` takes the invitation back and waits until nobody is present; it does so before this function
         // ends, also by a panic, as it is dropped here.
         let work = unsafe { std::mem::transmute::<Work<'_>, Work<'static>>(work) };
-        let announced = if most > 0 { self.announce(most, work) } else { None };
+        let announced = if most > 0 { self.announce(most, prepare, work) } else { None };
         let host = announced.map(|number| Host { shared: &self.0, number });
         let result = own();
         let has_panicked = host.is_some_and(|host| host.take_back());
@@ -76,15 +83,24 @@ impl Helpers {
     }
 
     /// Lets up to `most` helpers come. The number of the invitation, or nothing when that cannot be now.
-    fn announce(&self, most: usize, work: Work<'static>) -> Option<u64> {
+    fn announce(
+        &self,
+        most: usize,
+        prepare: impl FnOnce() + Clone + Send + 'static,
+        work: Work<'static>,
+    ) -> Option<u64> {
         let mut state = self.0.try_lock()?;
         let process = std::process::id();
         if state.process != process {
             *state = State { process, ..State::default() };
         }
         while state.helpers < most {
-            let shared = Arc::clone(&self.0);
-            if thread::Builder::new().name("recipe".to_owned()).spawn(move || shared.help()).is_err() {
+            let (shared, prepare) = (Arc::clone(&self.0), prepare.clone());
+            let life = move || {
+                prepare();
+                shared.help();
+            };
+            if thread::Builder::new().name("recipe".to_owned()).spawn(life).is_err() {
                 break;
             }
             state.helpers += 1;
@@ -220,7 +236,7 @@ mod tests {
             barrier.wait();
             seen.lock().unwrap().insert(thread::current().id());
         };
-        helpers.invite(most, &work, || barrier.wait());
+        helpers.invite(most, || (), &work, || barrier.wait());
         seen.into_inner().unwrap()
     }
 
@@ -242,7 +258,7 @@ mod tests {
         };
         thread::scope(|scope| {
             for _ in 0..16 {
-                scope.spawn(|| (0..20).for_each(|_| helpers.invite(3, &work, pause)));
+                scope.spawn(|| (0..20).for_each(|_| helpers.invite(3, || (), &work, pause)));
             }
         });
         let seen = seen.into_inner().unwrap();
@@ -259,12 +275,28 @@ mod tests {
             (0..20).for_each(|_| pause());
             done.fetch_add(1, Ordering::Relaxed);
         };
-        helpers.invite(1, &work, || {
-            came.wait();
-            // The only helper is busy, so nobody comes to this one.
-            assert_eq!(helpers.invite(1, &|| unreachable!(), || 7), 7);
-        });
+        helpers.invite(
+            1,
+            || (),
+            &work,
+            || {
+                came.wait();
+                // The only helper is busy, so nobody comes to this one.
+                assert_eq!(helpers.invite(1, || (), &|| unreachable!(), || 7), 7);
+            },
+        );
         assert_eq!(done.into_inner(), 1);
+    }
+
+    #[test]
+    fn nobody_waits_for_a_thread_that_prepares() {
+        let helpers = Helpers::default();
+        let is_over = Arc::new(Barrier::new(2));
+        let seen = Arc::clone(&is_over);
+        let prepare = move || _ = seen.wait();
+        assert_eq!(helpers.invite(1, prepare, &|| unreachable!(), || 7), 7);
+        is_over.wait();
+        assert_eq!(meet(&helpers, 1).len(), 1);
     }
 
     #[test]
@@ -272,9 +304,9 @@ mod tests {
         let helpers = Helpers::default();
         let count = AtomicUsize::new(0);
         let inner = || _ = count.fetch_add(1, Ordering::Relaxed);
-        let outer = || (0..50).for_each(|_| helpers.invite(2, &inner, inner));
+        let outer = || (0..50).for_each(|_| helpers.invite(2, || (), &inner, inner));
         for _ in 0..20 {
-            helpers.invite(2, &outer, outer);
+            helpers.invite(2, || (), &outer, outer);
         }
         assert!(count.into_inner() >= 1000);
     }
@@ -287,13 +319,13 @@ mod tests {
             came.wait();
             panic!("expected");
         };
-        assert!(catch_unwind(AssertUnwindSafe(|| helpers.invite(1, &panics, || came.wait()))).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| helpers.invite(1, || (), &panics, || came.wait()))).is_err());
         let work = || {
             came.wait();
             (0..20).for_each(|_| pause());
             done.fetch_add(1, Ordering::Relaxed);
         };
-        assert!(catch_unwind(AssertUnwindSafe(|| helpers.invite(1, &work, panics))).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| helpers.invite(1, || (), &work, panics))).is_err());
         assert_eq!(done.into_inner(), 1);
         assert!(helpers.0.lock().invitations.is_empty());
         assert_eq!(meet(&helpers, 1).len(), 1);
@@ -314,7 +346,7 @@ mod tests {
         let helpers = Helpers::default();
         let shared = Arc::clone(&helpers.0);
         let _held = shared.lock();
-        assert_eq!(helpers.invite(1, &|| unreachable!(), || 7), 7);
+        assert_eq!(helpers.invite(1, || (), &|| unreachable!(), || 7), 7);
         drop(helpers);
     }
 

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::character_classes::{HAN_OR_KANA, class_of};
 use super::encode::Desk;
@@ -27,7 +27,10 @@ pub(super) fn encode(tokenizer: &Tokenizer, desk: &mut Desk, stretches: &[Stretc
     let pieces = pieces(stretches);
     let batch = Batch::new(tokenizer, &pieces);
     let most = (tokenizer.threads - 1).min(batch.jobs.len().saturating_sub(1));
-    tokenizer.vocabulary.helpers.invite(most, &|| batch.help(), || {
+    let vocabulary = Arc::clone(&tokenizer.vocabulary);
+    // A new desk takes as long as many a text.
+    let prepare = move || vocabulary.at_desk(|_| ());
+    tokenizer.vocabulary.helpers.invite(most, prepare, &|| batch.help(), || {
         while let Some(job) = batch.left.take_first() {
             batch.run(job, desk, out);
         }
