@@ -9,12 +9,14 @@ mod escape;
 mod parse;
 mod pretty;
 mod python;
+mod strings;
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 pub use compact::{write_compact, write_string};
 pub(crate) use escape::{escape_into, escape_line_ends_into};
-pub use parse::{MAX_DEPTH, parse};
+pub use parse::{MAX_DEPTH, parse, parse_into};
 pub use pretty::write_pretty;
 pub(crate) use python::write_python_watched;
 pub use python::{FloatStyle, write_python, write_rewritten};
@@ -218,7 +220,8 @@ impl<'a, K: Into<Cow<'a, str>>> FromIterator<(K, Value<'a>)> for Object<'a> {
 #[derive(Default)]
 struct ObjectBuilder<'a> {
     entries: Vec<(Cow<'a, str>, Value<'a>)>,
-    places: std::collections::HashMap<Cow<'a, str>, usize>,
+    /// Made once a scan would be slower.
+    places: Option<HashMap<Cow<'a, str>, usize>>,
 }
 
 impl<'a> ObjectBuilder<'a> {
@@ -230,8 +233,8 @@ impl<'a> ObjectBuilder<'a> {
             self.entries[place].1 = value;
             return;
         }
-        if !self.places.is_empty() {
-            self.places.insert(key.clone(), self.entries.len());
+        if let Some(places) = &mut self.places {
+            places.insert(key.clone(), self.entries.len());
         }
         self.entries.push((key, value));
     }
@@ -240,10 +243,9 @@ impl<'a> ObjectBuilder<'a> {
         if self.entries.len() < Self::SCAN_LIMIT {
             return self.entries.iter().position(|(name, _)| name == key);
         }
-        if self.places.is_empty() {
-            self.places = self.entries.iter().enumerate().map(|(place, (name, _))| (name.clone(), place)).collect();
-        }
-        self.places.get(key).copied()
+        let entries = &self.entries;
+        let index = || entries.iter().enumerate().map(|(place, (name, _))| (name.clone(), place)).collect();
+        self.places.get_or_insert_with(index).get(key).copied()
     }
 
     fn finish(self) -> Object<'a> {

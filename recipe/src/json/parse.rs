@@ -2,57 +2,75 @@
 
 use std::borrow::Cow;
 
+use super::strings::{BLOCK, Room, block_at, marks, plain_length};
 use super::{Number, ObjectBuilder, Value};
 use crate::error::{Error, ErrorCode};
 
 /// Most levels of arrays and objects that may lie inside each other.
 pub const MAX_DEPTH: usize = 127;
 
-/// Room that a text with escapes gets at least.
-const SHORT_TEXT: usize = 64;
+/// Longest digits without an exponent that surely fit into an f64.
+const SHORT_NUMBER: usize = 300;
+
+/// What the letters of short escapes stand for; 0 where there is none.
+const SHORT: [u8; 256] = {
+    let mut short = [0; 256];
+    let pairs = [
+        (b'"', b'"'),
+        (b'\\', b'\\'),
+        (b'/', b'/'),
+        (b'b', 8),
+        (b'f', 12),
+        (b'n', b'\n'),
+        (b'r', b'\r'),
+        (b't', b'\t'),
+    ];
+    let mut place = 0;
+    while place < pairs.len() {
+        short[pairs[place].0 as usize] = pairs[place].1;
+        place += 1;
+    }
+    short
+};
 
 /// Reads one JSON text: UTF-8 without a byte order mark, white space around it allowed, nothing else.
 ///
 /// Refused beyond the grammar: more than [`MAX_DEPTH`] levels, escapes of lone surrogates, numbers too large for f64.
 pub fn parse(bytes: &[u8]) -> Result<Value<'_>, Error> {
-    let text = std::str::from_utf8(bytes).map_err(|error| invalid("the text is not UTF-8", error.valid_up_to()))?;
-    let mut parser = Parser { text, position: 0, depth: 0 };
-    let value = parser.value()?;
-    parser.skip_space();
-    match parser.peek() {
-        None => Ok(value),
-        Some(_) => Err(parser.fault("text follows the end of the value")),
-    }
+    read(bytes, Room::Own(Vec::new()))
+}
+
+/// Reads one JSON text as [`parse`] does. Strings with escapes borrow as well: from `room`, which is made as large as the
+/// text if there are any.
+pub fn parse_into<'a>(bytes: &'a [u8], room: &'a mut Vec<u8>) -> Result<Value<'a>, Error> {
+    read(bytes, Room::Lent(room))
+}
+
+fn read<'a>(bytes: &'a [u8], room: Room<'a>) -> Result<Value<'a>, Error> {
+    let mut parser = Parser { bytes, position: 0, depth: 0, room };
+    let value = parser.value().and_then(|value| {
+        parser.skip_space();
+        match parser.peek() {
+            None => Ok(value),
+            Some(_) => Err(parser.fault("text follows the end of the value")),
+        }
+    });
+    // Strings were checked one by one, and elsewhere only ASCII is read. What is not UTF-8 is said before anything else.
+    value.map_err(|error| match std::str::from_utf8(bytes) {
+        Err(fault) => invalid("the text is not UTF-8", fault.valid_up_to()),
+        Ok(_) => error,
+    })
 }
 
 fn invalid(detail: &str, offset: usize) -> Error {
     Error::new(ErrorCode::InvalidJson, "", &[("detail", &detail), ("offset", &offset)])
 }
 
-/// Number of bytes before the first quote, backslash or control character. Eight at a time: texts are most of a request.
-fn plain_length(bytes: &[u8]) -> usize {
-    const ONES: u64 = u64::MAX / 255;
-    const HIGH: u64 = ONES << 7;
-    // Sets the high bit of the lowest byte below `limit` (at most 128), and of no byte before it.
-    let below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word & HIGH;
-    let (words, rest) = bytes.as_chunks::<8>();
-    for (place, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        let quote = below(word ^ (ONES * u64::from(b'"')), 1);
-        let backslash = below(word ^ (ONES * u64::from(b'\\')), 1);
-        let found = quote | backslash | below(word, 0x20);
-        if found != 0 {
-            return place * 8 + found.trailing_zeros() as usize / 8;
-        }
-    }
-    let ends = |&byte: &u8| byte == b'"' || byte == b'\\' || byte < 0x20;
-    bytes.len() - rest.len() + rest.iter().position(ends).unwrap_or(rest.len())
-}
-
 struct Parser<'a> {
-    text: &'a str,
+    bytes: &'a [u8],
     position: usize,
     depth: usize,
+    room: Room<'a>,
 }
 
 impl<'a> Parser<'a> {
@@ -61,7 +79,7 @@ impl<'a> Parser<'a> {
     }
 
     fn peek(&self) -> Option<u8> {
-        self.text.as_bytes().get(self.position).copied()
+        self.bytes.get(self.position).copied()
     }
 
     fn skip_space(&mut self) {
@@ -93,7 +111,7 @@ impl<'a> Parser<'a> {
     }
 
     fn word(&mut self, word: &str, value: Value<'a>) -> Result<Value<'a>, Error> {
-        if self.text.as_bytes()[self.position..].starts_with(word.as_bytes()) {
+        if self.bytes[self.position..].starts_with(word.as_bytes()) {
             self.position += word.len();
             return Ok(value);
         }
@@ -166,15 +184,17 @@ impl<'a> Parser<'a> {
         if self.take(b'.') {
             self.digits()?;
         }
-        if matches!(self.peek(), Some(b'e' | b'E')) {
+        let exponent = self.peek().filter(|byte| matches!(byte, b'e' | b'E'));
+        if exponent.is_some() {
             self.position += 1;
             if !self.take(b'+') {
                 self.take(b'-');
             }
             self.digits()?;
         }
-        let literal = &self.text[start..self.position];
-        if literal.parse::<f64>().is_ok_and(f64::is_finite) {
+        let literal = self.text(&self.bytes[start..self.position])?;
+        let is_short = exponent.is_none() && literal.len() < SHORT_NUMBER;
+        if is_short || literal.parse::<f64>().is_ok_and(f64::is_finite) {
             return Ok(Value::Number(Number(Cow::Borrowed(literal))));
         }
         Err(invalid("the number is too large", start))
@@ -190,59 +210,96 @@ impl<'a> Parser<'a> {
 
     /// Reads a string whose opening quote comes next.
     fn string(&mut self) -> Result<Cow<'a, str>, Error> {
-        self.position += 1;
-        let plain = self.plain_run()?;
+        let start = self.position + 1;
+        let end = start + plain_length(&self.bytes[start..]);
+        self.position = end;
         if self.take(b'"') {
-            return Ok(Cow::Borrowed(plain));
+            return self.text(&self.bytes[start..end]).map(Cow::Borrowed);
         }
-        let mut text = String::with_capacity(plain.len() * 2 + SHORT_TEXT);
-        text.push_str(plain);
-        loop {
-            self.position += 1;
-            text.push(self.escape()?);
-            text.push_str(self.plain_run()?);
-            if self.take(b'"') {
-                return Ok(Cow::Owned(text));
+        self.position = start;
+        self.escaped()
+    }
+
+    /// Reads what follows the opening quote of a string that has an escape.
+    fn escaped(&mut self) -> Result<Cow<'a, str>, Error> {
+        // An escape is longer than what it stands for, and no more than a block is written behind it.
+        let most = self.bytes.len() - self.position + BLOCK;
+        match std::mem::take(&mut self.room) {
+            Room::Own(mut room) => {
+                if room.is_empty() {
+                    room.resize(most, 0);
+                }
+                let length = self.unescape(&mut room)?;
+                let text = self.text(&room[..length])?.to_owned();
+                self.room = Room::Own(room);
+                Ok(text.into())
+            }
+            Room::Lent(room) => {
+                room.clear();
+                room.resize(most, 0);
+                self.room = Room::Left(room);
+                self.escaped()
+            }
+            Room::Left(room) => {
+                let length = self.unescape(room)?;
+                let (text, left) = room.split_at_mut(length);
+                // A byte of no text, so that addresses tell texts apart.
+                self.room = Room::Left(&mut left[1..]);
+                self.text(text).map(Cow::Borrowed)
             }
         }
     }
 
-    /// Characters up to the next quote or backslash.
-    fn plain_run(&mut self) -> Result<&'a str, Error> {
-        let start = self.position;
-        self.position += plain_length(&self.text.as_bytes()[start..]);
-        match self.peek() {
-            Some(b'"' | b'\\') => Ok(&self.text[start..self.position]),
-            Some(_) => Err(self.fault("a control character must be escaped in a string")),
-            None => Err(self.fault("the text ends inside a string")),
+    /// Bytes of a string or a number as text.
+    fn text<'t>(&self, bytes: &'t [u8]) -> Result<&'t str, Error> {
+        // The offset is that of the whole text, which is found where this error ends up.
+        std::str::from_utf8(bytes).map_err(|_| self.fault("the text is not UTF-8"))
+    }
+
+    /// Writes the rest of a string to `room`, and gives the number of its bytes. Whole blocks are copied, of which what is
+    /// behind an escape is written again.
+    fn unescape(&mut self, room: &mut [u8]) -> Result<usize, Error> {
+        let (mut length, mut end) = (0, [0; BLOCK]);
+        loop {
+            let block = block_at(self.bytes, self.position, &mut end);
+            room[length..length + BLOCK].copy_from_slice(block);
+            let plain = marks(block).trailing_zeros() as usize;
+            self.position += plain;
+            length += plain;
+            if plain == BLOCK {
+                continue;
+            }
+            if self.take(b'"') {
+                return Ok(length);
+            }
+            let is_escape = self.peek() == Some(b'\\');
+            let letter = self.bytes.get(self.position + 1).filter(|_| is_escape);
+            match letter.map_or(0, |letter| SHORT[usize::from(*letter)]) {
+                0 => length += self.long_escape()?.encode_utf8(&mut room[length..]).len(),
+                byte => {
+                    room[length] = byte;
+                    length += 1;
+                    self.position += 2;
+                }
+            }
         }
     }
 
-    /// The character of an escape whose backslash was taken.
-    fn escape(&mut self) -> Result<char, Error> {
-        let letter = self.peek();
-        let character = match letter {
-            Some(b'"') => '"',
-            Some(b'\\') => '\\',
-            Some(b'/') => '/',
-            Some(b'b') => '\u{8}',
-            Some(b'f') => '\u{c}',
-            Some(b'n') => '\n',
-            Some(b'r') => '\r',
-            Some(b't') => '\t',
-            Some(b'u') => return self.unicode_escape(),
-            _ => return Err(self.fault("the escape is unknown")),
-        };
-        self.position += 1;
-        Ok(character)
-    }
-
-    fn unicode_escape(&mut self) -> Result<char, Error> {
-        let start = self.position - 1;
-        self.position += 1;
+    /// The character of an escape that is not short.
+    fn long_escape(&mut self) -> Result<char, Error> {
+        let start = self.position;
+        if !self.take(b'\\') {
+            return Err(match self.peek() {
+                Some(_) => self.fault("a control character must be escaped in a string"),
+                None => self.fault("the text ends inside a string"),
+            });
+        }
+        if !self.take(b'u') {
+            return Err(self.fault("the escape is unknown"));
+        }
         let first = self.four_digits()?;
         let code = match first {
-            0xD800..=0xDBFF if self.text.as_bytes()[self.position..].starts_with(b"\\u") => {
+            0xD800..=0xDBFF if self.bytes[self.position..].starts_with(b"\\u") => {
                 self.position += 2;
                 match self.four_digits()? {
                     second @ 0xDC00..=0xDFFF => 0x1_0000 + ((first - 0xD800) << 10) + (second - 0xDC00),
@@ -255,7 +312,7 @@ impl<'a> Parser<'a> {
     }
 
     fn four_digits(&mut self) -> Result<u32, Error> {
-        let digits = self.text.as_bytes().get(self.position..self.position + 4);
+        let digits = self.bytes.get(self.position..self.position + 4);
         let code = digits.and_then(|digits| {
             digits.iter().try_fold(0, |code, &digit| Some(code * 16 + char::from(digit).to_digit(16)?))
         });
@@ -300,6 +357,56 @@ mod tests {
         assert!(parse("[".repeat(1_000_000).as_bytes()).is_err());
     }
 
+    #[test]
+    fn escapes_are_read_wherever_they_stand() {
+        let escapes = [
+            ("\\n", "\n"),
+            ("\\\\", "\\"),
+            ("\\\"", "\""),
+            ("\\u00e9", "é"),
+            ("\\ud83d\\ude00", "😀"),
+            ("\\/\\b", "/\u{8}"),
+        ];
+        for (written, read) in escapes {
+            for (before, after) in
+                (0..3 * BLOCK).flat_map(|before| [0, 1, BLOCK - 1, BLOCK].map(|after| (before, after)))
+            {
+                let [before, after] = [before, after].map(|count| "~".repeat(count));
+                let text = format!("[\"{before}{written}{after}\",\"{written}{written}\"]");
+                let wanted = [format!("{before}{read}{after}"), format!("{read}{read}")].map(Value::from);
+                assert_eq!(parse(text.as_bytes()).unwrap(), Value::Array(wanted.to_vec()), "{text}");
+                assert_eq!(
+                    parse_into(text.as_bytes(), &mut Vec::new()).unwrap(),
+                    Value::Array(wanted.to_vec()),
+                    "{text}"
+                );
+                for end in 0..text.len() {
+                    assert!(parse(&text.as_bytes()[..end]).is_err(), "{text} up to {end}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_utf8_is_told_before_other_faults() {
+        for bytes in [
+            &b"\"\xe4\xb8\\n\xad\""[..],
+            b"\"\xe4\xb8\\u00e9\"",
+            b"{\"\\t\xff\":1}",
+            b"[1,\xff]",
+            b"[1,]\"\xc3(\"",
+            b"\"\xe4\xb8",
+        ] {
+            let valid = std::str::from_utf8(bytes).unwrap_err().valid_up_to();
+            let error = parse(bytes).unwrap_err();
+            assert!(
+                error.message().contains("not UTF-8") && error.message().contains(&format!("byte {valid}")),
+                "{error}"
+            );
+            assert_eq!(parse_into(bytes, &mut Vec::new()).unwrap_err(), error);
+        }
+    }
+
     fn to_reference(value: &Value<'_>) -> serde_json::Value {
         match value {
             Value::Null => serde_json::Value::Null,
@@ -317,19 +424,23 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_plain_run_ends_where_a_byte_by_byte_search_ends_it(bytes in "[a-zé世\"\\\\\u{0}\u{1f} !\u{7f}]{0,40}") {
-            let ends = |byte: u8| byte == b'"' || byte == b'\\' || byte < 0x20;
-            let wanted = bytes.bytes().position(ends).unwrap_or(bytes.len());
-            prop_assert_eq!(plain_length(bytes.as_bytes()), wanted);
-        }
-
-        #[test]
         fn agrees_with_serde_json(text in r#"([\[\]{},:"\\0-9eE.+\-a-fu tfn\n]|"[a-c\\/u]{0,4}"|true|null|"k":|\\ud83d\\ude00){0,24}"#) {
             match (parse(text.as_bytes()), serde_json::from_str::<serde_json::Value>(&text)) {
                 (Ok(ours), Ok(theirs)) => prop_assert_eq!(to_reference(&ours), theirs),
                 (Err(_), Err(_)) => {}
                 (ours, theirs) => prop_assert!(false, "{:?}: {:?} against {:?}", text, ours, theirs),
             }
+        }
+
+        #[test]
+        fn strings_agree_with_serde_json(
+            parts in prop::collection::vec(r#"[a-zé世\u{1f}"]{0,40}|\\["\\/bfnrtux]|\\u(00e9|4e16|d83d|de00|d83d\\ude00)"#, 0..24),
+        ) {
+            let text = format!("{{\"{}\":1,\"k\":\"{}\"}}", parts.first().map_or("", String::as_str), parts.concat());
+            let (ours, theirs) = (parse(text.as_bytes()), serde_json::from_str::<serde_json::Value>(&text));
+            prop_assert_eq!(ours.as_ref().ok().map(to_reference), theirs.ok());
+            let mut room = Vec::new();
+            prop_assert_eq!(ours, parse_into(text.as_bytes(), &mut room));
         }
     }
 }

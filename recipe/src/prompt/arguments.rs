@@ -1,7 +1,7 @@
 //! Call arguments as the model sees them: one markup line per parameter.
 
 use crate::conversation::ToolCall;
-use crate::json::{Value, parse};
+use crate::json::{Value, parse_into};
 use crate::special::Special;
 
 use super::tools::Words;
@@ -16,7 +16,7 @@ impl Writer<'_, '_> {
     /// Arguments that are no JSON object, whatever is wrong with them, are shown whole as one string parameter.
     pub(super) fn arguments(&mut self, call: &ToolCall<'_>, words: &Words) -> bool {
         let arguments = call.arguments.as_ref();
-        match parse(arguments.as_bytes()) {
+        match parse_into(arguments.as_bytes(), &mut Vec::new()) {
             Ok(Value::Object(object)) => {
                 for (name, value) in object.iter() {
                     self.parameter(call, name, value, words);
