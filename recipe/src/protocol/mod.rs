@@ -13,8 +13,7 @@ use crate::error::Error;
 use crate::json::Value;
 
 pub use answer::{AnswerConfig, AnswerWriter, Block, Call, Fold, Passage, Usage};
-pub(crate) use request::Stored;
-pub use request::{Lookup, Prepared, ReadOptions, ServerTools};
+pub use request::{Lookup, Prepared, ReadOptions, ServerTools, Stored};
 pub(crate) use responses::reference;
 pub use shared::sampling::{RequestedSampling, Sampling};
 pub use shared::thinking::MissingReasoning;
@@ -58,7 +57,7 @@ impl Protocol {
     }
 
     /// Reads and checks a request body.
-    pub(crate) fn read<'v>(
+    pub fn read<'v>(
         self,
         body: &'v Value<'v>,
         stored: &'v Stored,

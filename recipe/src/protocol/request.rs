@@ -116,7 +116,7 @@ impl<F: Fn(&str) -> Result<Option<Value<'static>>, Error>> Lookup for F {
 
 /// What a request goes on from, found.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Stored {
+pub struct Stored {
     /// Items that come before the request's own.
     pub(crate) earlier: Vec<Value<'static>>,
     /// Items that the request refers to by an id.
