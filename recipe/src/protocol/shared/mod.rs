@@ -2,6 +2,7 @@
 
 pub(super) mod content;
 pub(super) mod images;
+mod plain_schema;
 pub(super) mod sampling;
 pub(super) mod schema;
 pub(super) mod strict;

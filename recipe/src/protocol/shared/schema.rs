@@ -4,12 +4,16 @@ use crate::error::{Error, ErrorCode};
 use crate::json::{NumberValue, Value};
 use crate::wire::Node;
 
+use super::plain_schema::is_plain;
 use super::strict;
 
 /// Checks the schema here: its form, its references within itself, its regular expressions.
 ///
 /// `$schema` may name draft 4, 6, 7, 2019-09 or 2020-12; without it the latest applies.
 fn check_schema(node: Node<'_, '_>) -> Result<(), Error> {
+    if is_plain(node.value) {
+        return Ok(());
+    }
     match jsonschema::validator_for(&to_library(node.value)) {
         Ok(_) => Ok(()),
         Err(error) => Err(node.fault(ErrorCode::InvalidSchema, &[("detail", &error)])),
@@ -30,7 +34,7 @@ pub(in crate::protocol) fn check_parameters(node: Node<'_, '_>) -> Result<(), Er
     }
 }
 
-fn to_library(value: &Value<'_>) -> serde_json::Value {
+pub(super) fn to_library(value: &Value<'_>) -> serde_json::Value {
     match value {
         Value::Null => serde_json::Value::Null,
         Value::Bool(value) => (*value).into(),
