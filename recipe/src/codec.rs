@@ -9,7 +9,7 @@ use crate::conversation_json;
 use crate::encoded::{Encoded, asked_tools, constraint, continued, parsing_options};
 use crate::error::{Error, ErrorCode};
 use crate::history::{HistoryKey, Replay, Seal};
-use crate::json::{Value, parse};
+use crate::json::{Value, parse_into};
 use crate::model::{DEFAULT_MODELS, Version};
 use crate::prompt::{Prompt, Segment, render_with_turns};
 use crate::protocol::{
@@ -72,7 +72,7 @@ impl Options {
 
 /// Turns a request body into token ids.
 pub fn encode(body: &[u8], protocol: Protocol, options: &Options) -> Result<Encoded, Error> {
-    encode_value(&parse(body)?, protocol, options)
+    encode_value(&parse_into(body, &mut Vec::new())?, protocol, options)
 }
 
 /// Turns a request body that was already parsed into token ids.
@@ -96,7 +96,7 @@ pub fn encode_continuing(
 
 /// Turns a conversation in the codec's own JSON form into token ids.
 pub fn encode_conversation(body: &[u8], version: Version, options: &Options) -> Result<Encoded, Error> {
-    encode_conversation_value(&parse(body)?, version, options)
+    encode_conversation_value(&parse_into(body, &mut Vec::new())?, version, options)
 }
 
 /// Turns a conversation in the codec's own JSON form, already parsed, into token ids.

@@ -21,6 +21,7 @@ mod parallel;
 mod prefetch;
 mod pretokenize;
 mod ranges;
+mod stretches;
 mod tables;
 mod trie;
 mod words;
@@ -40,6 +41,7 @@ use words::TokenBytes;
 pub use decode::{UnknownTokenId, Utf8Hold};
 pub use load::LoadError;
 pub use ranges::{RangeCache, RangeCacheStatistics};
+pub(crate) use stretches::Stretch;
 pub use tables::ALIGNMENT as IMAGE_ALIGNMENT;
 
 /// A tokenizer of the DeepSeek family: immutable, cheap to clone, safe to share between threads.
@@ -61,27 +63,6 @@ struct Vocabulary {
     /// One for each thread that encodes at the same time.
     desks: Mutex<Vec<Box<Desk>>>,
     helpers: Helpers,
-}
-
-/// A part of what is to be encoded.
-#[derive(Clone, Copy)]
-pub(crate) enum Stretch<'text> {
-    /// Text on its own, without any added vocabulary.
-    Plain(&'text str),
-    /// Ids that are known.
-    Ids(&'text [u32]),
-    /// An id that is known.
-    Id(u32),
-}
-
-impl Stretch<'_> {
-    /// Bytes that are to be encoded.
-    fn bytes(&self) -> usize {
-        match self {
-            Stretch::Plain(text) => text.len(),
-            Stretch::Ids(_) | Stretch::Id(_) => 0,
-        }
-    }
 }
 
 /// What one token stands for on the output side.
@@ -174,24 +155,9 @@ impl Tokenizer {
         out.reserve(stretches.iter().map(Stretch::bytes).sum::<usize>() / 4 + stretches.len());
         self.vocabulary.at_desk(|desk| {
             if !parallel::encode(self, desk, stretches, out) {
-                self.encode_here(desk, stretches, out);
+                stretches::encode(self, desk, stretches, out);
             }
         });
-    }
-
-    /// Appends the ids of all `stretches`, on this thread.
-    fn encode_here(&self, desk: &mut Desk, stretches: &[Stretch<'_>], out: &mut Vec<u32>) {
-        for stretch in stretches {
-            match (*stretch, &self.cache) {
-                (Stretch::Plain(""), _) => (),
-                (Stretch::Plain(text), Some(cache)) => {
-                    cache.encode(text, out, |out| self.vocabulary.encode(desk, text, out));
-                }
-                (Stretch::Plain(text), None) => self.vocabulary.encode(desk, text, out),
-                (Stretch::Ids(ids), _) => out.extend_from_slice(ids),
-                (Stretch::Id(id), _) => out.push(id),
-            }
-        }
     }
 
     /// What [`Self::encode_plain`] appends, merged pair by pair by the plain rule and without any table of words: slow, and

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::character_classes::{HAN_OR_KANA, class_of};
 use super::encode::Desk;
-use super::{Stretch, Tokenizer};
+use super::{Stretch, Tokenizer, stretches};
 
 /// Bytes of text that are a job: so few that no thread waits long for the last one.
 const JOB: usize = 16 << 10;
@@ -75,7 +75,7 @@ impl<'pieces, 'text> Batch<'pieces, 'text> {
 
     /// Appends the ids of a job.
     fn run(&self, job: usize, desk: &mut Desk, out: &mut Vec<u32>) {
-        self.tokenizer.encode_here(desk, self.jobs.get(job).copied().unwrap_or_default(), out);
+        stretches::encode(self.tokenizer, desk, self.jobs.get(job).copied().unwrap_or_default(), out);
     }
 
     /// Takes jobs as long as some are left.

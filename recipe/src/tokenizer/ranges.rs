@@ -4,22 +4,51 @@
 //! nothing else, and a range that is known costs one pass over its bytes.
 //!
 //! Owns: the ranges, within a bound, and the count of those found. Must not know: how text is encoded.
-//! Cost: a hash of the range, then a comparison with the whole text: equal hashes give no wrong ids. Ranges are kept in
-//! two generations; when the younger has half of the bytes, the older is forgotten and a new one begins.
+//! Cost: a hash of the range, then a comparison with the whole text: equal hashes give no wrong ids. The ranges of a prompt
+//! are looked up together, as nearly all of the time would be spent waiting for memory, one after the other. Ranges are
+//! kept in two generations; when the younger has half of the bytes, the older is forgotten and a new one begins.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
+use std::iter::repeat_n;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::prefetch::prefetch;
+
 /// Shorter ranges are encoded about as fast as they are found.
-const SHORTEST: usize = 32;
+pub(super) const SHORTEST: usize = 32;
 /// What an entry takes besides its text and ids.
 const OVERHEAD: usize = 128;
+
+/// Words of four bytes in a line of the processor's cache.
+const LINE: usize = 16;
+/// Lines of a range that are asked for ahead; the processor sees by itself that the others follow.
+const AHEAD: usize = 4;
 
 /// A bounded memory of encoded ranges, shared by all requests.
 pub struct RangeCache {
     bound: usize,
+    /// Not known outside, so that nobody can make texts that get in each other's way.
+    keys: Keys,
     state: Mutex<State>,
+    hits: Count,
+    misses: Count,
+}
+
+/// Ranges, and their bytes.
+#[derive(Default)]
+struct Count(AtomicU64, AtomicU64);
+
+impl Count {
+    fn add(&self, text: &str) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        self.1.fetch_add(text.len() as u64, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> (u64, u64) {
+        (self.0.load(Ordering::Relaxed), self.1.load(Ordering::Relaxed))
+    }
 }
 
 /// What a [`RangeCache`] holds, and how often it helped.
@@ -40,7 +69,7 @@ pub struct RangeCacheStatistics {
 }
 
 /// Ranges by the hash of their text, which serves the map as it is.
-type Generation = HashMap<u64, Arc<Range>, BuildHasherDefault<Same>>;
+type Generation = HashMap<u64, Range, BuildHasherDefault<Same>>;
 
 #[derive(Default)]
 struct Same(u64);
@@ -51,7 +80,9 @@ impl Hasher for Same {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        self.0 = hash(bytes);
+        for &byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
+        }
     }
 
     fn write_u64(&mut self, value: u64) {
@@ -65,76 +96,141 @@ struct State {
     older: Generation,
     younger_bytes: usize,
     older_bytes: usize,
-    statistics: RangeCacheStatistics,
 }
 
-struct Range {
-    text: Box<str>,
-    ids: Box<[u32]>,
-}
+/// A text and its ids in one piece of memory: number of bytes, number of ids, the bytes, the ids.
+#[derive(Clone)]
+struct Range(Arc<[u32]>);
 
 impl Range {
+    /// `None` if one of the numbers is too large.
+    fn new(text: &str, ids: &[u32]) -> Option<Self> {
+        let numbers = [u32::try_from(text.len()).ok()?, u32::try_from(ids.len()).ok()?];
+        let text_words = text.len().div_ceil(4);
+        let mut range: Arc<[u32]> = repeat_n(0, numbers.len() + text_words + ids.len()).collect();
+        let (head, rest) = Arc::get_mut(&mut range)?.split_at_mut_checked(numbers.len())?;
+        let (words, own_ids) = rest.split_at_mut_checked(text_words)?;
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(words);
+        head.copy_from_slice(&numbers);
+        bytes.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
+        own_ids.copy_from_slice(ids);
+        Some(Self(range))
+    }
+
+    /// The ids, if this is `text`.
+    fn ids_of(&self, text: &str) -> Option<&[u32]> {
+        let [length, _, words @ ..] = &*self.0 else { return None };
+        if *length as usize != text.len() {
+            return None;
+        }
+        let (words, ids) = words.split_at_checked(text.len().div_ceil(4))?;
+        let bytes: &[u8] = bytemuck::cast_slice(words);
+        (bytes.get(..text.len()) == Some(text.as_bytes())).then_some(ids)
+    }
+
     fn bytes(&self) -> usize {
-        self.text.len() + size_of_val::<[u32]>(&self.ids) + OVERHEAD
+        size_of_val::<[u32]>(&self.0) + OVERHEAD
+    }
+
+    fn prefetch(&self, lines: usize) {
+        for line in 0..lines {
+            prefetch(&self.0, line * LINE);
+        }
+    }
+}
+
+/// What is known of a text before it is compared.
+pub(super) struct Looked {
+    hash: u64,
+    range: Option<Range>,
+}
+
+impl Looked {
+    /// Asks for the memory that is needed first.
+    pub(super) fn prefetch(&self) {
+        if let Some(range) = &self.range {
+            range.prefetch(AHEAD);
+        }
     }
 }
 
 impl RangeCache {
     /// Empty cache that holds up to `bound` bytes.
     pub fn new(bound: usize) -> Self {
-        Self { bound, state: Mutex::default() }
+        let (state, hits, misses) = (Mutex::default(), Count::default(), Count::default());
+        Self { bound, keys: Keys::new(), state, hits, misses }
     }
 
     /// What it holds, and how often it helped.
     pub fn statistics(&self) -> RangeCacheStatistics {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let ((hits, hit_bytes), (misses, missed_bytes)) = (self.hits.get(), self.misses.get());
         let held_bytes = state.younger_bytes + state.older_bytes;
-        RangeCacheStatistics { held_bytes, bound: self.bound, ..state.statistics }
+        RangeCacheStatistics { hits, misses, hit_bytes, missed_bytes, held_bytes, bound: self.bound }
+    }
+
+    /// Looks for texts that are to be encoded one after the other. None of them is shorter than [`SHORTEST`].
+    pub(super) fn look_up<'t>(&self, texts: impl Iterator<Item = &'t str>) -> Vec<Looked> {
+        let hash = |text: &str| Looked { hash: self.keys.hash(text.as_bytes()), range: None };
+        let mut all: Vec<Looked> = texts.map(hash).collect();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        for range in all.iter().filter_map(|looked| state.get(looked.hash)) {
+            range.prefetch(1);
+        }
+        for looked in &mut all {
+            looked.range = state.touch(looked.hash, self.bound);
+        }
+        all
     }
 
     /// Appends the ids of `text`, those that are known or those that `encode` appends.
-    pub(super) fn encode(&self, text: &str, out: &mut Vec<u32>, encode: impl FnOnce(&mut Vec<u32>)) {
+    pub(super) fn encode(
+        &self,
+        text: &str,
+        looked: Option<Looked>,
+        out: &mut Vec<u32>,
+        encode: impl FnOnce(&mut Vec<u32>),
+    ) {
         if text.len() < SHORTEST {
             return encode(out);
         }
-        let hash = hash(text.as_bytes());
-        if let Some(range) = self.find(hash, text) {
-            out.extend_from_slice(&range.ids);
-            return;
+        let looked = looked.unwrap_or_else(|| Looked { hash: self.keys.hash(text.as_bytes()), range: None });
+        // What was not known before may be known by now, if it comes twice.
+        let range = looked
+            .range
+            .or_else(|| self.state.lock().unwrap_or_else(PoisonError::into_inner).touch(looked.hash, self.bound));
+        if let Some(ids) = range.as_ref().and_then(|range| range.ids_of(text)) {
+            self.hits.add(text);
+            return out.extend_from_slice(ids);
         }
+        self.misses.add(text);
         let before = out.len();
         encode(out);
-        self.insert(hash, Range { text: text.into(), ids: out.get(before..).unwrap_or_default().into() });
-    }
-
-    fn find(&self, hash: u64, text: &str) -> Option<Arc<Range>> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = state.younger.get(&hash).or_else(|| state.older.get(&hash)).map(Arc::clone);
-        let found = found.filter(|range| *range.text == *text);
-        let statistics = &mut state.statistics;
-        let length = text.len() as u64;
-        if let Some(range) = &found {
-            (statistics.hits, statistics.hit_bytes) = (statistics.hits + 1, statistics.hit_bytes + length);
-            if let Some(old) = state.older.remove(&hash) {
-                state.older_bytes -= old.bytes();
-                state.keep(hash, Arc::clone(range), self.bound);
-            }
-        } else {
-            (statistics.misses, statistics.missed_bytes) = (statistics.misses + 1, statistics.missed_bytes + length);
-        }
-        found
-    }
-
-    fn insert(&self, hash: u64, range: Range) {
-        if range.bytes() <= self.bound / 2 {
+        let range = Range::new(text, out.get(before..).unwrap_or_default());
+        if let Some(range) = range.filter(|range| range.bytes() <= self.bound / 2) {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            state.keep(hash, Arc::new(range), self.bound);
+            state.keep(looked.hash, range, self.bound);
         }
     }
 }
 
 impl State {
-    fn keep(&mut self, hash: u64, range: Arc<Range>, bound: usize) {
+    fn get(&self, hash: u64) -> Option<&Range> {
+        self.younger.get(&hash).or_else(|| self.older.get(&hash))
+    }
+
+    /// A range, which is one of the younger ones from now on.
+    fn touch(&mut self, hash: u64, bound: usize) -> Option<Range> {
+        if let Some(range) = self.younger.get(&hash) {
+            return Some(range.clone());
+        }
+        let range = self.older.remove(&hash)?;
+        self.older_bytes -= range.bytes();
+        self.keep(hash, range.clone(), bound);
+        Some(range)
+    }
+
+    fn keep(&mut self, hash: u64, range: Range, bound: usize) {
         if self.younger_bytes + range.bytes() > bound / 2 {
             self.older = std::mem::take(&mut self.younger);
             self.older_bytes = std::mem::take(&mut self.younger_bytes);
@@ -146,21 +242,48 @@ impl State {
     }
 }
 
-/// A hash of long texts, four words at a time.
-fn hash(text: &[u8]) -> u64 {
-    const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
-    let mix = |state: u64, word: u64| (state.rotate_left(29) ^ word).wrapping_mul(MULTIPLIER);
-    let (blocks, rest) = text.as_chunks::<32>();
-    let mut lanes = [text.len() as u64, 1, 2, 3];
-    for block in blocks {
-        let (words, _) = block.as_chunks::<8>();
-        for (lane, word) in lanes.iter_mut().zip(words) {
-            *lane = mix(*lane, u64::from_le_bytes(*word));
-        }
+/// What a hash starts with, and what it multiplies by.
+struct Keys {
+    lanes: [u64; 4],
+    factors: [u64; 4],
+}
+
+impl Keys {
+    fn new() -> Self {
+        let random = RandomState::new();
+        let key = |number: usize| random.hash_one(number);
+        Self { lanes: [0, 1, 2, 3].map(key), factors: [4, 5, 6, 7].map(key) }
     }
-    let tail = rest.iter().fold(0, |state, &byte| mix(state, u64::from(byte)));
-    let all = lanes.into_iter().fold(tail, mix);
-    all ^ all >> 32
+
+    /// A hash of long texts, 64 bytes at a time.
+    fn hash(&self, text: &[u8]) -> u64 {
+        let mut lanes = self.lanes;
+        let mut add = |block: &[u8; 64]| {
+            let (pairs, _) = block.as_chunks::<16>();
+            for ((lane, factor), pair) in lanes.iter_mut().zip(self.factors).zip(pairs) {
+                let [left, right]: [u64; 2] = bytemuck::cast(*pair);
+                *lane = folded(*lane ^ left, factor ^ right);
+            }
+        };
+        let (blocks, rest) = text.as_chunks();
+        blocks.iter().for_each(&mut add);
+        if !rest.is_empty() {
+            let mut block = [0; 64];
+            for (byte, rest) in block.iter_mut().zip(rest) {
+                *byte = *rest;
+            }
+            add(&block);
+        }
+        lanes.into_iter().zip(self.factors).fold(text.len() as u64, |hash, (lane, factor)| folded(hash ^ lane, factor))
+    }
+}
+
+/// Both halves of a product together.
+fn folded(left: u64, right: u64) -> u64 {
+    let product = u128::from(left) * u128::from(right);
+    #[expect(clippy::cast_possible_truncation, reason = "the lower half is wanted")]
+    let lower = product as u64;
+    lower ^ (product >> 64) as u64
 }
 
 #[cfg(test)]
@@ -169,7 +292,7 @@ mod tests {
 
     fn encode(cache: &RangeCache, text: &str) -> (Vec<u32>, bool) {
         let (mut ids, mut encoded) = (vec![7], false);
-        cache.encode(text, &mut ids, |out| {
+        cache.encode(text, None, &mut ids, |out| {
             encoded = true;
             out.extend(text.bytes().map(u32::from));
         });
@@ -187,6 +310,53 @@ mod tests {
         let statistics = cache.statistics();
         assert_eq!((statistics.hits, statistics.misses), (1, 2));
         assert_eq!((statistics.hit_bytes, statistics.missed_bytes), (300, 599));
+    }
+
+    #[test]
+    fn ranges_that_were_looked_for_together_are_compared_as_well() {
+        let cache = RangeCache::new(1 << 20);
+        let texts = [300, 301, 302, 303].map(|length| "a".repeat(length));
+        let encode = |text: &str, looked, is_known: bool| {
+            let (mut ids, mut encoded) = (Vec::new(), false);
+            cache.encode(text, Some(looked), &mut ids, |out| {
+                encoded = true;
+                out.extend(text.bytes().map(u32::from));
+            });
+            assert_eq!(ids, text.bytes().map(u32::from).collect::<Vec<_>>());
+            assert_eq!(encoded, !is_known);
+        };
+        for is_known in [false, true] {
+            let looked = cache.look_up(texts.iter().map(String::as_str));
+            texts.iter().zip(looked).for_each(|(text, looked)| encode(text, looked, is_known));
+        }
+        // A text that comes twice is found although it was not there when both were looked for.
+        let twice = "b".repeat(300);
+        let looked = cache.look_up([&*twice, &*twice].into_iter());
+        [false, true].into_iter().zip(looked).for_each(|(is_known, looked)| encode(&twice, looked, is_known));
+        // What was found for one text is nothing to another.
+        let looked = cache.look_up([&*twice].into_iter());
+        for looked in looked {
+            encode(&"c".repeat(300), looked, false);
+        }
+        let statistics = cache.statistics();
+        assert_eq!((statistics.hits, statistics.misses), (5, 6));
+    }
+
+    #[test]
+    fn every_byte_counts_for_the_hash() {
+        let keys = super::Keys::new();
+        let text: Vec<u8> = (0..200).collect();
+        let mut hashes = std::collections::HashSet::new();
+        for length in 0..=text.len() {
+            assert!(hashes.insert(keys.hash(&text[..length])), "{length}");
+        }
+        for place in 0..text.len() {
+            let mut other = text.clone();
+            other[place] ^= 1;
+            assert!(hashes.insert(keys.hash(&other)), "{place}");
+        }
+        // Zeros at the end are not what a block is filled up with.
+        assert!((2..200).all(|length| hashes.insert(keys.hash(&vec![0; length]))));
     }
 
     #[test]
