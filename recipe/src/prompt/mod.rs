@@ -9,7 +9,7 @@ mod trace;
 mod v4;
 mod v41;
 
-use crate::conversation::{AssistantMessage, Content, Conversation, ImageSource, Part};
+use crate::conversation::{AssistantMessage, Content, Conversation, ImageSource, Message, Part, Tool};
 use crate::json::{Value, write_python, write_python_watched};
 use crate::model::Version;
 use crate::special::{Special, Spellings};
@@ -148,11 +148,26 @@ fn write<'s, 'a>(
     trace: Option<Trace>,
 ) -> Writer<'s, 'a> {
     let mut writer = Writer::new(version, spellings, trace);
+    writer.prompt.text.reserve(expected_length(conversation));
     match version {
         Version::V4 => v4::write(conversation, &mut writer),
         Version::V41 => v41::write(conversation, &mut writer),
     }
     writer
+}
+
+/// Bytes that a prompt will have, about: room that is taken at once is not filled twice.
+fn expected_length(conversation: &Conversation<'_>) -> usize {
+    /// Markup around a message, a call or a tool, and the properties of a tool.
+    const MARKUP: usize = 256;
+    let message = |message: &Message<'_>| {
+        let said: usize = message.content().texts().map(str::len).sum();
+        let Message::Assistant(turn) = message else { return said + MARKUP };
+        let called: usize = turn.calls.iter().map(|call| call.arguments.len() + MARKUP).sum();
+        said + called + turn.reasoning.as_deref().map_or(0, str::len) + MARKUP
+    };
+    let tool = |tool: &Tool<'_>| tool.description.as_deref().map_or(0, str::len) + 4 * MARKUP;
+    conversation.messages.iter().map(message).sum::<usize>() + conversation.tools.iter().map(tool).sum::<usize>()
 }
 
 /// Appends to a prompt. Its methods are the only way to place a control token.
@@ -163,6 +178,8 @@ struct Writer<'s, 'a> {
     grounding: [(Special, &'s str); 8],
     /// Bytes that begin a grounding mark.
     grounding_starts: [bool; 256],
+    /// The character that begins all of them, if they have it in common; to find one is much faster.
+    grounding_start: Option<char>,
     version: Version,
     /// Only where somebody asked for it: all that a prompt costs without is a look whether there is one.
     trace: Option<Trace>,
@@ -175,8 +192,11 @@ impl<'s, 'a> Writer<'s, 'a> {
         for start in grounding.iter().filter_map(|(_, mark)| mark.as_bytes().first()) {
             grounding_starts[usize::from(*start)] = true;
         }
+        let first = grounding[0].1.chars().next();
+        let grounding_start =
+            first.filter(|first| first.is_ascii() && grounding.iter().all(|(_, mark)| mark.starts_with(*first)));
         let (prompt, turns) = (Prompt::default(), Vec::new());
-        Self { prompt, turns, spellings, grounding, grounding_starts, version, trace }
+        Self { prompt, turns, spellings, grounding, grounding_starts, grounding_start, version, trace }
     }
 
     /// Appends text that can never become a control token.
@@ -276,9 +296,13 @@ impl<'s, 'a> Writer<'s, 'a> {
 
     /// Appends what the model itself said: the only text in which the grounding marks are control tokens.
     fn model_text(&mut self, text: &str) {
-        let (grounding, starts) = (self.grounding, self.grounding_starts);
+        let (grounding, starts, start) = (self.grounding, self.grounding_starts, self.grounding_start);
         let (mut done, mut position) = (0, 0);
-        while let Some(offset) = text.as_bytes()[position..].iter().position(|&byte| starts[usize::from(byte)]) {
+        let next = |position: usize| match start {
+            Some(start) => text[position..].find(start),
+            None => text.as_bytes()[position..].iter().position(|&byte| starts[usize::from(byte)]),
+        };
+        while let Some(offset) = next(position) {
             position += offset;
             let rest = &text.as_bytes()[position..];
             let Some((special, mark)) = grounding.iter().find(|(_, mark)| rest.starts_with(mark.as_bytes())) else {

@@ -1,5 +1,7 @@
 //! Responses: the settings that the answer repeats, with the client's own digits.
 
+use std::borrow::Cow;
+
 use crate::json::{Object, Value};
 
 /// The members of the response object that repeat `body`; what the request leaves out has its default value.
@@ -45,12 +47,9 @@ fn tool(tool: &Value<'_>) -> Value<'static> {
         return tool.clone().into_owned();
     }
     let known = ["type", "name", "description", "parameters", "strict"];
-    let member = |key: &'static str| (key.into(), tool.get(key).cloned().map_or(Value::Null, Value::into_owned));
-    let others = tool.clone().into_owned();
-    let others = match others {
-        Value::Object(members) => members,
-        _ => Object::default(),
-    };
-    let others = others.into_iter().filter(|(key, _)| !known.contains(&key.as_ref()));
+    let member =
+        |key: &'static str| (Cow::Borrowed(key), tool.get(key).cloned().map_or(Value::Null, Value::into_owned));
+    let others = tool.as_object().into_iter().flat_map(Object::iter).filter(|(key, _)| !known.contains(key));
+    let others = others.map(|(key, value)| (Cow::Owned(key.to_owned()), value.clone().into_owned()));
     Value::Object(known.map(member).into_iter().chain(others).collect())
 }
