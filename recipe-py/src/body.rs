@@ -2,13 +2,15 @@
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use recipe::error::Error;
 use recipe::json::{self, MAX_DEPTH, Value};
 
-/// A body, not yet parsed if it is text.
+/// A body, not yet parsed if it is text. Text is read where Python holds it.
 pub(crate) enum Body {
-    Text(Vec<u8>),
+    Bytes(PyBackedBytes),
+    Text(PyBackedStr),
     Value(Value<'static>),
 }
 
@@ -16,9 +18,9 @@ impl Body {
     /// Takes a body from Python.
     pub(crate) fn extract(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         if let Ok(bytes) = object.cast::<PyBytes>() {
-            Ok(Body::Text(bytes.as_bytes().to_vec()))
+            Ok(Body::Bytes(bytes.clone().into()))
         } else if let Ok(text) = object.cast::<PyString>() {
-            Ok(Body::Text(text.to_str()?.as_bytes().to_vec()))
+            Ok(Body::Text(text.clone().try_into()?))
         } else if object.is_instance_of::<PyDict>() {
             convert(object, 0).map(Body::Value)
         } else {
@@ -33,10 +35,12 @@ impl Body {
 
     /// Parses the body if it is text, and hands it to `use_value`.
     pub(crate) fn with_value<T>(&self, use_value: impl FnOnce(&Value<'_>) -> Result<T, Error>) -> Result<T, Error> {
-        match self {
-            Body::Text(text) => use_value(&json::parse(text)?),
-            Body::Value(value) => use_value(value),
-        }
+        let text = match self {
+            Body::Bytes(bytes) => bytes.as_ref(),
+            Body::Text(text) => text.as_bytes(),
+            Body::Value(value) => return use_value(value),
+        };
+        use_value(&json::parse_into(text, &mut Vec::new())?)
     }
 }
 

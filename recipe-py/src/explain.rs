@@ -1,5 +1,7 @@
 //! `explain`, `diff` and `diff_sequence`, and what they return.
 
+use std::sync::Arc;
+
 use pyo3::prelude::*;
 use recipe::codec::Options as Settings;
 use recipe::explain as codec;
@@ -67,7 +69,7 @@ pub(crate) fn diff_sequence(
     Ok(py.detach(|| codec::turns(&explained)).into_iter().map(Turn).collect())
 }
 
-fn settings(options: Option<PyRef<'_, Options>>) -> Settings {
+fn settings(options: Option<PyRef<'_, Options>>) -> Arc<Settings> {
     options.map(|options| options.0.clone()).unwrap_or_default()
 }
 

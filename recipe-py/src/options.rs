@@ -17,7 +17,7 @@ use crate::tokenizer::Tokenizer;
 
 /// Settings of the codec: made once, used for any number of requests.
 #[pyclass(frozen, module = "deepseek_recipe")]
-pub(crate) struct Options(pub(crate) codec::Options);
+pub(crate) struct Options(pub(crate) Arc<codec::Options>);
 
 #[pymethods]
 impl Options {
@@ -79,14 +79,14 @@ impl Options {
             }
             options.tokenizers.insert(version.name(), Arc::new(tokenizer));
         }
-        Ok(Self(options))
+        Ok(Self(Arc::new(options)))
     }
 
     /// The same options for other names of models. Range caches are shared.
     fn with_models(&self, models: HashMap<String, String>) -> PyResult<Self> {
-        let mut options = self.0.clone();
+        let mut options = codec::Options::clone(&self.0);
         options.read.models = versions(models)?;
-        Ok(Self(options))
+        Ok(Self(Arc::new(options)))
     }
 
     /// What the range caches of all versions hold, and how often they helped.
