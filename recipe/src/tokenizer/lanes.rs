@@ -142,6 +142,9 @@ pub(super) fn merge<const WIDTH: usize>(
     words: &[(usize, Range<usize>)],
     mut done: impl FnMut(usize, &[u32]),
 ) {
+    if words.is_empty() {
+        return;
+    }
     let mut words = words.iter();
     let mut next = || {
         let (number, word) = words.next()?;
