@@ -1,7 +1,7 @@
 """Owns which finished sequences are kept, so that the next request need not compute a prompt's known beginning again.
 
 Knows no tensors, blocks or policy: what a sequence left behind is the caller's. The last `capacity` sequences are kept,
-each used one counting as new. A match costs one comparison of bytes per kept sequence.
+each used one counting as new. A match costs one comparison of an id per kept sequence, and few of whole sequences.
 """
 
 from __future__ import annotations
@@ -9,15 +9,19 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
+
+import numpy
+
+_ID_BYTES: Final = 4
 
 State = TypeVar("State")
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept(Generic[State]):
-    # Four bytes an id: two sequences of 100,000 are compared in a quarter of a millisecond.
-    ids: memoryview
+    # Four bytes an id.
+    ids: bytes
     state: State
 
 
@@ -34,21 +38,24 @@ class PrefixCache(Generic[State]):
 
     def match(self, token_ids: Sequence[int]) -> tuple[int, State | None]:
         """Find the longest beginning of `token_ids` that a kept sequence shares: its length and that one's state."""
-        wanted = packed(token_ids)
-        length, place = 0, -1
+        wanted = packed(token_ids).tobytes()
+        shared, place = 0, -1
         for index, kept in enumerate(self._kept):
-            # Most sequences part early: only one that shares more than the best so far is measured.
-            if len(kept.ids) > length and wanted[: length + 1] == kept.ids[: length + 1]:
-                length, place = _shared_length(wanted, kept.ids, length + 1), index
+            if shared == len(wanted):
+                break
+            more = shared + _ID_BYTES
+            # Most sequences part where the best so far does, if not before: only one that shares more is measured.
+            if kept.ids.startswith(wanted[shared:more], shared) and kept.ids.startswith(wanted[:more]):
+                shared, place = _shared_bytes(wanted, kept.ids, more), index
         if place < 0:
             return 0, None
         best = self._kept.pop(place)
         self._kept.append(best)
-        return length, best.state
+        return shared // _ID_BYTES, best.state
 
     def keep(self, token_ids: Sequence[int], state: State) -> list[State]:
         """Keep a sequence. Returns the states that are not kept any more, this one among them if `capacity` is 0."""
-        self._kept.append(_Kept(packed(token_ids), state))
+        self._kept.append(_Kept(packed(token_ids).tobytes(), state))
         return [self._kept.pop(0).state for _ in range(len(self._kept) - self._capacity)]
 
     def evict(self) -> State | None:
@@ -67,13 +74,9 @@ def packed(*parts: Sequence[int]) -> memoryview:
     return memoryview(ids)
 
 
-def _shared_length(first: memoryview, second: memoryview, known: int) -> int:
-    """Length of the common beginning, of which `known` ids are known to agree: by halving."""
-    low, high = known, min(len(first), len(second))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if first[low:middle] == second[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+def _shared_bytes(first: bytes, second: bytes, known: int) -> int:
+    """Length of the ids that both begin with, of which `known` bytes are known to agree."""
+    count = (min(len(first), len(second)) - known) // _ID_BYTES
+    parts = (numpy.frombuffer(ids, numpy.uint32, count, known) for ids in (first, second))
+    different = numpy.not_equal(*parts)
+    return known + _ID_BYTES * (int(different.argmax()) if different.any() else count)
