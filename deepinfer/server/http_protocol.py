@@ -2,14 +2,14 @@
 
 Three gaps are closed: a head may neither grow nor dawdle without end; an offer to upgrade (Java's client offers HTTP/2
 on every plain connection) is ignored as HTTP allows, where the parser would lose the body; and bytes that are no
-HTTP get a JSON answer too.
+HTTP get a JSON answer too. And the head of an answer goes out in one packet with the first bytes of its body.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
@@ -17,6 +17,8 @@ import deepseek_recipe as recipe
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 _HEAD_SECONDS: Final = 30.0
+_READ_AHEAD_BYTES: Final = 256 * 1024
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _UPGRADE_LINE: Final = re.compile(rb"(?i)\r\nupgrade[ \t]*:[^\r\n]*")
 
 
@@ -44,13 +46,15 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if self._in_head:
             if self._head_timer is None:
                 self._start_head_timer()
-            head, end, rest = data.partition(b"\r\n\r\n")
-            self._head_bytes += len(head)
+            end = data.find(b"\r\n\r\n")
+            end = len(data) if end < 0 else end
+            self._head_bytes += end
             if self._head_bytes > MAX_HEAD_BYTES:
                 limit = f"the request's line and headers are longer than {MAX_HEAD_BYTES} bytes"
                 self._refuse(431, "request_headers_too_large", limit)
                 return
-            data = _UPGRADE_LINE.sub(b"", head) + end + rest
+            if _UPGRADE_LINE.search(data, 0, end):
+                data = _UPGRADE_LINE.sub(b"", data[:end]) + data[end:]
         super().data_received(data)
 
     def on_headers_complete(self) -> None:
@@ -59,6 +63,16 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._stop_head_timer()
         super().on_headers_complete()
+        # Nothing of the answer is sent before its task runs.
+        self.cycle.transport = cast(asyncio.Transport, _AnswerTransport(self.transport, self.loop))
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of a body. Only long ones are paused, as each pause and each return cost a call of the system."""
+        if not self.cycle.response_complete:
+            self.cycle.body += body
+            if len(self.cycle.body) > _READ_AHEAD_BYTES:
+                self.flow.pause_reading()
+            self.cycle.message_event.set()
 
     def on_message_complete(self) -> None:
         """End a request: the next bytes are the head of another."""
@@ -90,3 +104,40 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def _head_took_too_long(self) -> None:
         self._refuse(408, "request_timeout", f"no whole request head arrived within {_HEAD_SECONDS:g} seconds")
+
+
+class _AnswerTransport:
+    """What one answer is written to. Holds its head back until more is written, or the event loop's next turn.
+
+    Two writes would be two reads for the client, the first of which brings nothing that it waits for.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._is_begun = False
+        self._head = b""
+
+    def write(self, data: bytes) -> None:
+        """Write bytes of the answer."""
+        if not self._is_begun and data != _CONTINUE:
+            self._is_begun = True
+            self._head = data
+            self._loop.call_soon(self._flush)
+            return
+        head, self._head = self._head, b""
+        self._transport.write(head + data)
+
+    def close(self) -> None:
+        """Close the connection when all is sent."""
+        self._flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        """Whether nothing more can be sent."""
+        return self._transport.is_closing()
+
+    def _flush(self) -> None:
+        if self._head:
+            head, self._head = self._head, b""
+            self._transport.write(head)
