@@ -18,7 +18,8 @@ import torch
 
 from deepinfer.backends.admission import check_request
 from deepinfer.backends.desk import Abort, Desk, Inbox, Stop
-from deepinfer.backends.stream import OutputQueue, QueueStream
+from deepinfer.backends.outbox import Outbox
+from deepinfer.backends.stream import OutboxStream
 from deepinfer.config import EngineConfig
 from deepinfer.core import Health, ModelDescription, OutputStream, Request, Vocabulary
 from deepinfer.engine import EngineLoop, Outputs
@@ -61,7 +62,7 @@ class NativeEngine:
         self._vocabulary = vocabulary
         self._grammars: GrammarCompiler | None = None
         self._inbox: Inbox = SimpleQueue()
-        self._queues: dict[str, OutputQueue] = {}
+        self._outboxes: dict[str, Outbox] = {}
         self._thread: Thread | None = None
         # Why no request is taken, or None while they are.
         self._outage: EngineError | None = EngineError("the engine is not started", code="engine_stopped")
@@ -103,13 +104,12 @@ class NativeEngine:
         """Queue a request and stream its outputs. Raises `EngineError` for a request that cannot run."""
         if self._outage is not None:
             raise EngineError(str(self._outage), code=self._outage.code)
-        check_request(request, model=self.describe(), in_flight=self._queues)
+        check_request(request, model=self.describe(), in_flight=self._outboxes)
         if request.grammar is not None and self._grammars is None:
             raise EngineError("this engine takes no grammars", code="grammar_not_supported", client_fault=True)
-        queue: OutputQueue = asyncio.Queue()
-        self._queues[request.request_id] = queue
+        outbox = self._outboxes[request.request_id] = Outbox()
         self._inbox.put(request)
-        return QueueStream(queue, abandon=partial(self._abandon, request.request_id, queue))
+        return OutboxStream(outbox, abandon=partial(self._abandon, request.request_id, outbox))
 
     def abort(self, request_id: str) -> None:
         """End a request before the next step and free its blocks. Unknown ids are ignored."""
@@ -129,15 +129,15 @@ class NativeEngine:
         return Health(
             ready=self._outage is None,
             running=self._running_count,
-            waiting=max(0, len(self._queues) - self._running_count),
+            waiting=max(0, len(self._outboxes) - self._running_count),
             cache_bytes=self._cache_bytes,
             detail="" if self._outage is None else str(self._outage),
             progress=self._progress,
         )
 
-    def _abandon(self, request_id: str, queue: OutputQueue) -> None:
+    def _abandon(self, request_id: str, outbox: Outbox) -> None:
         # The request may have ended unread, and its id may belong to another by now.
-        if self._queues.get(request_id) is queue:
+        if self._outboxes.get(request_id) is outbox:
             self.abort(request_id)
 
     def _build(self) -> tuple[EngineLoop, GrammarCompiler | None]:
@@ -193,13 +193,16 @@ class NativeEngine:
     def _deliver(self, outputs: Outputs, running_count: int, cache_bytes: int) -> None:
         self._running_count, self._cache_bytes = running_count, cache_bytes
         for request_id, output in outputs:
-            self._queues[request_id].put_nowait(output)
-            if isinstance(output, EngineError) or output.finish_reason is not None:
-                del self._queues[request_id]
+            if isinstance(output, EngineError):
+                self._outboxes.pop(request_id).fail(output)
+                continue
+            self._outboxes[request_id].put(output)
+            if output.finish_reason is not None:
+                del self._outboxes[request_id]
 
     def _fail(self, error: EngineError) -> None:
         self._outage = error
-        for queue in self._queues.values():
-            queue.put_nowait(error)
-        self._queues.clear()
+        for outbox in self._outboxes.values():
+            outbox.fail(error)
+        self._outboxes.clear()
         self._running_count = self._cache_bytes = 0

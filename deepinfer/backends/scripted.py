@@ -102,6 +102,8 @@ class _Replay:
     ) -> None:
         self._aborted = False
         self._waiter: asyncio.Future[None] | None = None
+        # When the next output comes, in the event loop's time.
+        self._due: float | None = None
         self._script = script
         self._token_ids = script.token_ids[: request.sampling.max_tokens]
         self._request = request
@@ -165,12 +167,15 @@ class _Replay:
             return
         # One timer: a wait with a timeout would make a task for every token.
         loop = asyncio.get_running_loop()
+        if self._due is None:
+            self._due = loop.time() + self._script.delay_seconds
         self._waiter = loop.create_future()
-        timer = loop.call_later(self._script.delay_seconds, _wake, self._waiter)
+        timer = loop.call_at(self._due, _wake, self._waiter)
         try:
             await self._waiter
         finally:
             timer.cancel()
+        self._due = None
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:

@@ -1,4 +1,4 @@
-"""The engine requests behind one HTTP request, merged into one bounded queue of outputs.
+"""The engine requests behind one HTTP request: outputs of one as they come, of several through one bounded queue.
 
 Owns those engine requests: leaving the `async with` block ends them all and frees their memory. Knows only ids.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Final, Self, TypeAlias
 
@@ -27,21 +27,21 @@ class Generation:
     def __init__(self, engine: Engine, requests: Sequence[Request]) -> None:
         self._engine = engine
         self._requests = requests
-        self._queue: asyncio.Queue[ChoiceOutput | Exception | None] = asyncio.Queue(_QUEUE_SIZE)
+        self._streams: list[OutputStream] = []
+        self._queue: asyncio.Queue[ChoiceOutput | Exception] = asyncio.Queue(_QUEUE_SIZE)
         self._tasks: list[asyncio.Task[None]] = []
         self.cancelled = False
 
     async def __aenter__(self) -> Self:
         """Submit every request. Raises `EngineError` if one cannot run; then none does."""
-        streams: list[OutputStream] = []
         try:
             for request in self._requests:
-                streams.append(self._engine.submit(request))
+                self._streams.append(self._engine.submit(request))
         except BaseException:
-            for stream in streams:
-                await stream.aclose()
+            await self._close()
             raise
-        self._tasks = [asyncio.create_task(self._read(choice, stream)) for choice, stream in enumerate(streams)]
+        if len(self._streams) > 1:
+            self._tasks = [asyncio.create_task(self._read(*numbered)) for numbered in enumerate(self._streams)]
         return self
 
     async def __aexit__(
@@ -55,6 +55,7 @@ class Generation:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         # A cancelled task keeps the way to where it was, and so this and the prompt.
         self._tasks.clear()
+        await self._close()
 
     def abort(self) -> None:
         """End every request from outside; the outputs then end with `FinishReason.ABORT`."""
@@ -75,27 +76,28 @@ class Generation:
 
         Raises what the engine raised.
         """
-        # A timer and a tick in the queue cost a third of what a cancelled and restarted wait does, once per token.
-        timer = asyncio.get_running_loop().call_later(wait_seconds, self._tick)
         try:
-            items = [await self._queue.get()]
-        finally:
-            timer.cancel()
+            async with asyncio.timeout(wait_seconds):
+                if not self._tasks:
+                    return [(0, await anext(self._streams[0]))]
+                items = [await self._queue.get()]
+        except TimeoutError:
+            return []
         while not self._queue.empty():
             items.append(self._queue.get_nowait())
-        return [_output_of(item) for item in items if item is not None]
-
-    def _tick(self) -> None:
-        if self._queue.empty():
-            self._queue.put_nowait(None)
+        return [_output_of(item) for item in items]
 
     async def _read(self, choice: int, stream: OutputStream) -> None:
         try:
-            async with aclosing(stream):
-                async for output in stream:
-                    await self._queue.put((choice, output))
+            async for output in stream:
+                await self._queue.put((choice, output))
         except Exception as error:
             await self._queue.put(error)
+
+    async def _close(self) -> None:
+        for stream in self._streams:
+            await stream.aclose()
+        self._streams.clear()
 
 
 def _output_of(item: ChoiceOutput | Exception) -> ChoiceOutput:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepinfer.backends.remote.outbox import Outbox
-from deepinfer.backends.stream import QueueStream
+from deepinfer.backends.outbox import Outbox
+from deepinfer.backends.stream import OutboxStream
 from deepinfer.core import FinishReason, StepOutput, TokenLogprob
 from deepinfer.errors import EngineError
 
@@ -50,7 +50,7 @@ async def test_an_error_comes_after_what_waits_and_again() -> None:
     outbox = Outbox()
     outbox.put(StepOutput(token_ids=(1,)))
     outbox.fail(EngineError("gone", code="upstream_failed"))
-    stream = QueueStream(outbox, abandon=lambda: pytest.fail("an ended stream was abandoned"))
+    stream = OutboxStream(outbox, abandon=lambda: pytest.fail("an ended stream was abandoned"))
     assert (await anext(stream)).token_ids == (1,)
     with pytest.raises(EngineError, match="gone"):
         await anext(stream)
@@ -73,7 +73,7 @@ async def test_the_sender_may_go_on_once_the_reader_has_taken_all() -> None:
 
 async def test_a_wait_that_is_given_up_loses_nothing() -> None:
     outbox = Outbox()
-    stream = QueueStream(outbox, abandon=lambda: None)
+    stream = OutboxStream(outbox, abandon=lambda: None)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             await anext(stream)

@@ -11,13 +11,13 @@ import time
 from typing import Final
 
 from deepinfer.backends.admission import check_request
+from deepinfer.backends.outbox import Outbox
 from deepinfer.backends.remote.config import RemoteConfig
 from deepinfer.backends.remote.dialects import GrammarForm
 from deepinfer.backends.remote.flight import Flight, aborted
-from deepinfer.backends.remote.outbox import Outbox
 from deepinfer.backends.remote.routing import Router
 from deepinfer.backends.remote.upstream import Upstream
-from deepinfer.backends.stream import QueueStream
+from deepinfer.backends.stream import OutboxStream
 from deepinfer.core import Health, ModelDescription, OutputStream, Peer, Request
 from deepinfer.errors import EngineError
 
@@ -87,7 +87,7 @@ class RemoteEngine:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(self._end, request.request_id, flight)
 
-        return QueueStream(outbox, abandon=abandon)
+        return OutboxStream(outbox, abandon=abandon)
 
     def abort(self, request_id: str) -> None:
         """End a request now; its stream ends with `FinishReason.ABORT`. Unknown ids are ignored."""

@@ -10,10 +10,10 @@ import logging
 from dataclasses import replace
 from typing import Final, Protocol
 
+from deepinfer.backends.outbox import Outbox, do_nothing
 from deepinfer.backends.remote.call import Call
 from deepinfer.backends.remote.config import RemoteConfig
 from deepinfer.backends.remote.faults import UpstreamFaultError
-from deepinfer.backends.remote.outbox import Outbox, do_nothing
 from deepinfer.backends.remote.phases import Phases
 from deepinfer.backends.remote.upstream import Upstream
 from deepinfer.core import FinishReason, Request, StepOutput, TokenLogprob

@@ -1,4 +1,4 @@
-"""Outputs between an upstream and the one who reads the answer. Owns those that wait.
+"""Outputs between an engine and the one who reads the answer, both in the event loop's thread. Owns those that wait.
 
 What waits is handed over as one output, so a reader that falls behind gets more at a time. When too much waits, the
 sender is told, and again when it may go on.
