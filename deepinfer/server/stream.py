@@ -70,22 +70,39 @@ async def run_while_connected(receive: Receive, work: Coroutine[None, None, None
 
     The request's body must have been read: what `receive` brings from then on is the disconnect only.
     """
-    working = asyncio.create_task(work)
-    watching = asyncio.create_task(_wait_for_disconnect(receive))
+    # In this task, not in one of its own, which would cost the first token a turn of the event loop.
+    watch = _Watch(receive)
     try:
-        await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise ClientGoneError
-        working.result()
+        await work
+    except asyncio.CancelledError:
+        if watch.is_gone:
+            raise ClientGoneError from None
+        raise
     finally:
-        working.cancel()
-        watching.cancel()
-        await asyncio.gather(working, watching, return_exceptions=True)
+        watch.end()
 
 
-async def _wait_for_disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+class _Watch:
+    """Cancels the task that made it when its client goes away."""
+
+    def __init__(self, receive: Receive) -> None:
+        self.is_gone = False
+        self._receive = receive
+        self._watched = asyncio.current_task()
+        self._task = asyncio.create_task(self._run())
+
+    def end(self) -> None:
+        """Watch no more."""
+        self._task.cancel()
+        if self.is_gone and self._watched is not None:
+            self._watched.uncancel()
+
+    async def _run(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.is_gone = True
+        if self._watched is not None:
+            self._watched.cancel()
 
 
 def _head(status: int, headers: Mapping[str, str]) -> dict[str, object]:
