@@ -10,9 +10,14 @@ from starlette.types import Message, Receive
 from deepinfer.server.errors import ClientGoneError, HttpError
 
 
-async def read_body(headers: Headers, receive: Receive, *, max_bytes: int, idle_seconds: float) -> bytes:
-    """Read the whole body. Raises a 413 as soon as it is too long, and a 408 when it stops arriving."""
-    _check_content_type(headers)
+async def read_body(
+    headers: Headers, receive: Receive, *, max_bytes: int, idle_seconds: float, packed: bool = False
+) -> bytes:
+    """Read the whole body, JSON or, with `packed`, also MessagePack.
+
+    Raises a 413 as soon as it is too long, a 408 when it stops arriving, and a 415 for other types.
+    """
+    _check_content_type(headers, packed=packed)
     _check_declared_length(headers, max_bytes)
     parts: list[bytes] = []
     size = 0
@@ -39,10 +44,11 @@ async def _receive(receive: Receive, idle_seconds: float) -> Message:
         raise HttpError(408, "request_timeout", message, headers={"connection": "close"}) from None
 
 
-def _check_content_type(headers: Headers) -> None:
+def _check_content_type(headers: Headers, *, packed: bool) -> None:
     content_type = headers.get("content-type", "application/json")
     media_type = content_type.partition(";")[0].strip().lower()
-    if media_type != "application/json" and not media_type.endswith("+json"):
+    is_packed = packed and media_type == "application/msgpack"
+    if media_type != "application/json" and not media_type.endswith("+json") and not is_packed:
         message = f"content-type is {content_type[:100]!r}; send 'content-type: application/json'"
         raise HttpError(415, "unsupported_media_type", message, param="content-type")
     encoding = headers.get("content-encoding", "identity").strip().lower()

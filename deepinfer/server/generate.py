@@ -21,7 +21,9 @@ from deepinfer.server.work import Work
 
 
 class Surface(Protocol):
-    """One kind of body. `protocol` is whose envelope its errors have."""
+    """One kind of body. `protocol` is whose envelope its errors have, `packed` whether it may be MessagePack."""
+
+    packed: bool
 
     @property
     def protocol(self) -> ProtocolName:
@@ -45,7 +47,7 @@ class GenerateEndpoint:
         with ExitStack() as held:
             held.enter_context(services.limits.admit(exchange.client))
             position = _queue_position(services)
-            body = await read_whole_body(scope, receive, services)
+            body = await read_whole_body(scope, receive, services, packed=self._surface.packed)
             work = await self._surface.read(body, exchange.client, services)
             exchange.show_position(position)
             exchange.show_warnings(work.warnings)

@@ -19,11 +19,15 @@ T = TypeVar("T")
 _THREAD_BYTES: Final = 128 * 1024
 
 
-async def read_whole_body(scope: Scope, receive: Receive, services: Services) -> bytes:
-    """Read the body of a request within the server's bounds. Raises `HttpError`."""
+async def read_whole_body(scope: Scope, receive: Receive, services: Services, *, packed: bool = False) -> bytes:
+    """Read the body of a request within the server's bounds; `packed`: it may be MessagePack. Raises `HttpError`."""
     config = services.config
     return await read_body(
-        Headers(scope=scope), receive, max_bytes=config.max_body_bytes, idle_seconds=config.body_idle_seconds
+        Headers(scope=scope),
+        receive,
+        max_bytes=config.max_body_bytes,
+        idle_seconds=config.body_idle_seconds,
+        packed=packed,
     )
 
 

@@ -32,10 +32,12 @@ def build_routes(services: Services) -> list[BaseRoute]:
 
 def _generation_routes(services: Services) -> list[BaseRoute]:
     generating = [(path, CodecSurface(protocol)) for protocol, paths in CHAT_PATHS.items() for path in paths]
+    completing = CompletionSurface()
     counting = [(path, protocol) for protocol, paths in COUNT_PATHS.items() for path in paths]
     return [
+        # The first that matches is taken: a gateway's requests come first, as its clients wait for two servers.
+        *(Route(path, GenerateEndpoint(services, completing), methods=["POST"]) for path in COMPLETION_PATHS),
         *(Route(path, GenerateEndpoint(services, surface), methods=["POST"]) for path, surface in generating),
-        *(Route(path, GenerateEndpoint(services, CompletionSurface()), methods=["POST"]) for path in COMPLETION_PATHS),
         *(Route(path, CountEndpoint(services, protocol), methods=["POST"]) for path, protocol in counting),
         Route("/tokenize", TokenizeEndpoint(services), methods=["POST"]),
         Route("/detokenize", DetokenizeEndpoint(services), methods=["POST"]),

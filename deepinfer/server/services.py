@@ -84,9 +84,11 @@ class Services:
 
     def check_ids(self, ids: Sequence[int], place: str) -> None:
         """Raise a 400 for ids that are not in the vocabulary."""
+        if not ids:
+            return
         size = min(self.tokenizer.vocabulary_size, self.model.vocabulary_size)
         # An array, without a copy where the ids are packed.
-        given = numpy.asarray(ids) if len(ids) else numpy.zeros(1)
+        given = numpy.asarray(ids)
         for id in (int(given.min()), int(given.max())):
             if not 0 <= id < size:
                 message = f"{place} holds the token id {id}; ids go from 0 to {size - 1}"

@@ -26,6 +26,8 @@ _TOO_LONG: Final = "context_length_exceeded"
 class CodecSurface:
     """A protocol that the codec reads and writes."""
 
+    packed = False
+
     def __init__(self, protocol: ProtocolName) -> None:
         self.protocol: ProtocolName = protocol
 

@@ -7,6 +7,8 @@ import json
 import struct
 from typing import Any
 
+import httpx
+import msgspec
 import pytest
 
 import deepseek_recipe as recipe
@@ -67,6 +69,56 @@ def test_a_prompt_may_be_packed(native: ServerProcess) -> None:
         response = native.http.post("/v1/completions", json=body_of(**fields))
         error = response.json()["error"]
         assert (response.status_code, error["code"], error["param"]) == (400, code, param)
+
+
+def packed_post(server: ServerProcess, content: bytes, path: str = PATH) -> httpx.Response:
+    return server.http.post(path, content=content, headers={"content-type": "application/msgpack"}, timeout=60)
+
+
+def test_a_body_may_be_messagepack(native: ServerProcess) -> None:
+    members = body_of(temperature=0, prompt=None, prompt_ids=struct.pack("<3I", 5, 6, 7), logit_bias={9: -1.5})
+    answer = packed_post(native, msgspec.msgpack.encode(members))
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["choices"] == post(native, temperature=0, logit_bias={"9": -1.5})["choices"]
+    # What a body is shows in its first byte.
+    assert packed_post(native, json.dumps(body_of()).encode()).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "param"),
+    [
+        (b"", "invalid_json", None),
+        (b"\x80", "invalid_type", None),
+        (b"\xc1", "invalid_messagepack", None),
+        (b"\x81\xa5model", "invalid_messagepack", None),
+        (b"\x81\xa5model\xa1\xff", "invalid_messagepack", None),
+        (b"\x81\xa5model\xdb\xff\xff\xff\xffa", "invalid_messagepack", None),
+        (b"\xdf\xff\xff\xff\xff", "invalid_messagepack", None),
+        (b"\x81\xa1x" + b"\x91" * 100_000 + b"\xc0", "nesting_too_deep", None),
+        (msgspec.msgpack.encode(body_of()) + b"\x00", "invalid_messagepack", None),
+        (msgspec.msgpack.encode(body_of(model=b"deepinfer-tiny")), "invalid_type", "model"),
+        (msgspec.msgpack.encode(body_of(max_tokens=2**63)), "out_of_range", "max_tokens"),
+        (msgspec.msgpack.encode(body_of(logit_bias={"nine": 1})), "invalid_type", "logit_bias"),
+        (msgspec.msgpack.encode(body_of(temperature=float("nan"))), "out_of_range", "temperature"),
+        (msgspec.msgpack.encode([body_of()]), "invalid_type", None),
+    ],
+)
+def test_a_body_of_messagepack_that_cannot_be_read_is_refused(
+    native: ServerProcess, content: bytes, code: str, param: str | None
+) -> None:
+    answer = packed_post(native, content)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["param"]) == (400, code, param), error
+
+
+def test_a_key_at_fault_is_named_in_json_too(native: ServerProcess) -> None:
+    answer = native.http.post(PATH, json=body_of(logit_bias={"nine": 1}))
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "logit_bias")
+
+
+def test_other_paths_take_no_messagepack(native: ServerProcess) -> None:
+    for path in ("/v1/chat/completions", "/v1/messages", "/tokenize"):
+        assert packed_post(native, b"\x80", path).status_code == 415
 
 
 def test_the_prompts_ids_may_be_left_out(native: ServerProcess) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import struct
 from typing import Any
 
+import msgspec
 import pytest
 
 from deepinfer.backends.remote.dialects import Dialect, GrammarForm
@@ -68,7 +70,10 @@ def test_defaults_of_a_models_generation_config_are_overridden() -> None:
 
 
 def test_another_deepinfer_gets_grammar_and_limit_whole() -> None:
-    body = asked(OWN, grammar=GRAMMAR, thinking_limit=ThinkingLimit(tokens=3, end_token_id=9))
+    whole = request(sampling=ALL, grammar=GRAMMAR, thinking_limit=ThinkingLimit(tokens=3, end_token_id=9))
+    assert OWN.media_type == "application/msgpack"
+    body = msgspec.msgpack.decode(OWN.body(whole), strict=False)
+    assert (body["prompt_ids"], body["logit_bias"]) == (struct.pack("<3I", 5, 6, 7), {7: -5.0})
     assert body["grammar"] == {
         "text": 'start: "a"',
         "start_after": 9,

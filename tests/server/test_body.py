@@ -31,8 +31,10 @@ def receiver(messages: Sequence[Message]) -> Receive:
     return receive
 
 
-async def read(messages: Sequence[Message], headers: dict[str, str] | None = None, *, idle: float = 30) -> bytes:
-    return await read_body(Headers(headers or {}), receiver(messages), max_bytes=10, idle_seconds=idle)
+async def read(
+    messages: Sequence[Message], headers: dict[str, str] | None = None, *, idle: float = 30, packed: bool = False
+) -> bytes:
+    return await read_body(Headers(headers or {}), receiver(messages), max_bytes=10, idle_seconds=idle, packed=packed)
 
 
 async def test_pieces_are_joined_up_to_the_limit() -> None:
@@ -66,6 +68,15 @@ async def test_a_body_that_stops_arriving_is_a_408() -> None:
 @pytest.mark.parametrize("content_type", ["application/json", "Application/JSON; charset=utf-8", "application/x+json"])
 async def test_json_in_any_spelling_is_accepted(content_type: str) -> None:
     assert await read(parts(b"{}"), {"content-type": content_type}) == b"{}"
+
+
+async def test_messagepack_is_accepted_where_it_is_read() -> None:
+    headers = {"content-type": "application/msgpack"}
+    assert await read(parts(b"\x80"), headers, packed=True) == b"\x80"
+    assert await read(parts(b"{}"), packed=True) == b"{}"
+    with pytest.raises(HttpError) as caught:
+        await read(parts(b"\x80"), headers)
+    assert caught.value.status_code == 415
 
 
 @pytest.mark.parametrize("headers", [{"content-type": "text/plain"}, {"content-encoding": "br"}])

@@ -61,7 +61,7 @@ class Call:
         body = self._dialect.body(self._request)
         try:
             try:
-                self._connection = await self._client.send("POST", self._dialect.path, body, self)
+                await self._send(body)
                 return await self._ended
             except ConnectionFaultError as error:
                 if not error.unheard:
@@ -69,7 +69,7 @@ class Call:
                 # The upstream closed a connection that had been idle just then. Others may be as old.
                 self._client.close_idle()
                 self._ended = asyncio.get_running_loop().create_future()
-                self._connection = await self._client.send("POST", self._dialect.path, body, self)
+                await self._send(body)
                 return await self._ended
         except ConnectionFaultError as error:
             raise UpstreamFaultError(str(error), code="upstream_failed", retry=True, lost=True) from None
@@ -141,6 +141,10 @@ class Call:
             self._ended.set_exception(refusal(self._status, bytes(self._error)))
         else:
             self._finish()
+
+    async def _send(self, body: bytes) -> None:
+        path, media_type = self._dialect.path, self._dialect.media_type
+        self._connection = await self._client.send("POST", path, body, self, media_type=media_type)
 
     def _take(self, output: StepOutput) -> None:
         count = len(output.token_ids) + output.text_tokens

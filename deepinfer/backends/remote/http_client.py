@@ -77,11 +77,13 @@ class HttpClient:
         self._idle: list[Connection] = []
         self._closed = False
 
-    async def send(self, method: str, path: str, body: bytes | None, receiver: Receiver) -> Connection:
+    async def send(
+        self, method: str, path: str, body: bytes | None, receiver: Receiver, *, media_type: str = "application/json"
+    ) -> Connection:
         """Send a request; its response goes to `receiver`. Raises `ConnectionFaultError` if there is no connection."""
         self._closed = False
         connection = self._idle.pop() if self._idle else await self._connect()
-        length = "" if body is None else f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"
+        length = "" if body is None else f"content-type: {media_type}\r\ncontent-length: {len(body)}\r\n"
         head = f"{method} {self.origin.prefix}{path} HTTP/1.1\r\n{self._headers}{length}\r\n"
         connection.send(head.encode("latin-1") + (body or b""), receiver)
         return connection

@@ -13,7 +13,7 @@ import msgspec
 from deepinfer.cache.prefix import packed
 from deepinfer.core import Grammar, ThinkingLimit
 from deepinfer.server.errors import HttpError
-from deepinfer.server.json_body import read_json
+from deepinfer.server.json_body import read_json, read_msgpack
 from deepinfer.server.services import Services
 
 _ID_BYTES: Final = 4
@@ -39,7 +39,7 @@ class CompletionRequest(msgspec.Struct):
 
     model: str
     prompt: str | list[str | int | list[int]] | None = None
-    # One prompt of ids, four bytes each, the lowest first, as base64: it takes a tenth of the time of a list.
+    # One prompt of ids, four bytes each, the lowest first; in JSON as base64.
     prompt_ids: bytes | None = None
     suffix: str | None = None
     max_tokens: int | None = None
@@ -75,7 +75,8 @@ class CompletionRequest(msgspec.Struct):
 
 def read_completion(body: bytes, services: Services) -> CompletionRequest:
     """Read and check a body. Raises `HttpError`."""
-    request = read_json(body, CompletionRequest)
+    # A map of MessagePack begins with a byte that begins no JSON.
+    request = (read_msgpack if body[:1] >= b"\x80" else read_json)(body, CompletionRequest)
     services.check_model(request.model)
     _check_prompt(request)
     _check_number("max_tokens", request.max_tokens, 1, services.model.context_length)
@@ -161,9 +162,10 @@ def _packed(given: Sequence[object]) -> memoryview | None:
 
 
 def _read_ids(data: bytes) -> memoryview:
+    if sys.byteorder == "little":
+        return memoryview(data).cast("I")
     ids = array("I", data)
-    if sys.byteorder == "big":
-        ids.byteswap()
+    ids.byteswap()
     return memoryview(ids)
 
 
@@ -171,7 +173,7 @@ def _id_prompt(ids: Sequence[int], place: str, services: Services) -> Prompt:
     if not ids:
         raise _refused("empty_array", place, "must hold at least one token id")
     services.check_ids(ids, place)
-    return Prompt(packed(ids), lambda: services.tokenizer.decode(ids))
+    return Prompt(ids if isinstance(ids, memoryview) else packed(ids), lambda: services.tokenizer.decode(ids))
 
 
 def _check_prompt(request: CompletionRequest) -> None:

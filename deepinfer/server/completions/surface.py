@@ -23,6 +23,7 @@ _DEFAULT_TOKENS: Final = 16
 class CompletionSurface:
     """`/v1/completions`."""
 
+    packed = True
     protocol: ProtocolName = "chat_completions"
 
     async def read(self, body: bytes, client: str, services: Services) -> Work:

@@ -56,6 +56,10 @@ class Dialect(Protocol):
     def features(self) -> Features:
         """What the upstream offers in it."""
 
+    @property
+    def media_type(self) -> str:
+        """Of the bodies of requests."""
+
     def body(self, request: Request) -> bytes:
         """Write a request that streams."""
 
@@ -63,6 +67,7 @@ class Dialect(Protocol):
         """Read its answer."""
 
 
+JSON: Final = "application/json"
 # Of 0, some servers refuse; so small a share keeps the likeliest token, as 0 does.
 LEAST_TOP_P: Final = 1e-9
 

@@ -1,6 +1,7 @@
 """Token ids over `/v1/completions`, as vLLM offers them (`return_token_ids`), and `deepinfer` itself.
 
-`deepinfer` also takes grammars with all that belongs to them and limits of thinking, in members of its own.
+`deepinfer` also takes grammars with all that belongs to them and limits of thinking, in members of its own. It is asked
+in MessagePack, in which a prompt's ids are written and read as they are.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import msgspec
 import numpy
 
 from deepinfer.backends.remote.dialects import (
+    JSON,
     LEAST_TOP_P,
     Features,
     GrammarForm,
@@ -73,6 +75,7 @@ class OpenAiDialect:
     def __init__(self, model: str, vocabulary_size: int, grammar: GrammarForm) -> None:
         self.features: Final = Features(grammar=grammar)
         self.name: Final = "deepinfer" if grammar is GrammarForm.WHOLE else "completions with token ids"
+        self.media_type: Final = "application/msgpack" if grammar is GrammarForm.WHOLE else JSON
         self._model = model
         self._vocabulary_size = vocabulary_size
 
@@ -92,7 +95,7 @@ class OpenAiDialect:
             body["logprobs"] = request.sampling.top_logprobs
             body["return_tokens_as_token_ids"] = True
         if self.features.grammar is GrammarForm.WHOLE:
-            return msgspec.json.encode(body | _own_members(request))
+            return msgspec.msgpack.encode(body | _own_members(request))
         body["prompt"] = id_list(request.token_ids)
         if request.grammar is not None:
             body["structured_outputs"] = {"grammar": request.grammar.text}
@@ -120,7 +123,7 @@ def sampling_members(request: Request) -> dict[str, Any]:
         if value != neutral:
             members[name] = value
     if sampling.logit_bias:
-        members["logit_bias"] = {str(token_id): bias for token_id, bias in sampling.logit_bias.items()}
+        members["logit_bias"] = dict(sampling.logit_bias)
     return members
 
 
@@ -128,7 +131,7 @@ def _own_members(request: Request) -> dict[str, Any]:
     members: dict[str, Any] = {
         "stream_options": {"include_usage": True, "continuous_usage_stats": True},
         "return_prompt_token_ids": False,
-        # Four bytes an id, the lowest first; JSON gets them as base64.
+        # Four bytes an id, the lowest first.
         "prompt_ids": numpy.asarray(request.token_ids, dtype="<u4").tobytes(),
     }
     if request.grammar is not None:

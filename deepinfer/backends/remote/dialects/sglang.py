@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from deepinfer.backends.remote.dialects import (
+    JSON,
     LEAST_TOP_P,
     Features,
     GrammarForm,
@@ -54,6 +55,7 @@ class SglangDialect:
     """SGLang's `/generate`, with token ids in and out."""
 
     path: Final = "/generate"
+    media_type: Final = JSON
     name: Final = "SGLang"
 
     def __init__(self, vocabulary_size: int, grammar: GrammarForm) -> None:

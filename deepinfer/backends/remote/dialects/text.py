@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from deepinfer.backends.remote.dialects import Features, decoded, finish_of, id_list
+from deepinfer.backends.remote.dialects import JSON, Features, decoded, finish_of, id_list
 from deepinfer.backends.remote.dialects.openai import DONE, Usage, sampling_members
 from deepinfer.core import FinishReason, Request, StepOutput
 
@@ -35,6 +35,7 @@ class TextDialect:
     """Any server of OpenAI's text completions. `spell` writes a prompt as text; None where it goes as ids."""
 
     path: Final = "/v1/completions"
+    media_type: Final = JSON
     name: Final = "completions without token ids"
     features: Final = Features(token_ids=False)
 
