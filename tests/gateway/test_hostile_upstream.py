@@ -419,6 +419,21 @@ async def uncollected() -> AsyncIterator[None]:
         gc.enable()
 
 
+async def test_a_request_that_ends_at_once_leaves_nothing_behind() -> None:
+    async with listening(Peer(stall_in_mid_answer)) as peer, gateway(peer) as engine, uncollected():
+        # Both over a connection that is open already, and over one that is still to be opened.
+        await engine.upstreams[0].client.fetch("GET", "/health", seconds=5)
+        for _ in range(2):
+            prompt = array("I", [5, 6, 7])
+            kept = weakref.ref(prompt)
+            stream = engine.submit(replace(request("a"), token_ids=prompt))
+            engine.abort("a")
+            assert (await anext(stream)).finish_reason is FinishReason.ABORT
+            del prompt, stream
+            while kept() is not None or engine.health().peers[0].running:
+                await asyncio.sleep(0.01)
+
+
 async def test_stopping_ends_streams() -> None:
     async with listening(Peer(stall_in_mid_answer)) as peer:
         async with gateway(peer) as engine:

@@ -42,6 +42,7 @@ class Call:
         self._client = client
         self._dialect = dialect
         self._request = request
+        self._body = dialect.body(request)
         self._deliver = deliver
         self._token_seconds = token_seconds
         self._patience = f"no token came in {first_token_seconds:g} s (timeout of the first token)"
@@ -56,12 +57,17 @@ class Call:
         self._is_paused = False
         self._is_drained = False
 
+    def begin(self) -> None:
+        """Send the request if a connection is open: `run` then starts with the wait for its answer."""
+        path, media_type = self._dialect.path, self._dialect.media_type
+        self._connection = self._client.send_now(path, self._body, self, media_type=media_type)
+
     async def run(self) -> FinishReason:
         """Send the request and wait for the end of its answer. Raises `UpstreamFaultError`."""
-        body = self._dialect.body(self._request)
         try:
             try:
-                await self._send(body)
+                if self._connection is None:
+                    await self._send()
                 return await self._ended
             except ConnectionFaultError as error:
                 if not error.unheard:
@@ -69,12 +75,12 @@ class Call:
                 # The upstream closed a connection that had been idle just then. Others may be as old.
                 self._client.close_idle()
                 self._ended = asyncio.get_running_loop().create_future()
-                await self._send(body)
+                await self._send()
                 return await self._ended
         except ConnectionFaultError as error:
             raise UpstreamFaultError(str(error), code="upstream_failed", retry=True, lost=True) from None
         finally:
-            self._leave()
+            self.leave()
 
     def check_time(self, now: float) -> None:
         """End the call if its upstream has been silent for too long. A reader that is slow is not its fault."""
@@ -97,6 +103,20 @@ class Call:
             self._deadline = time.monotonic() + self._token_seconds
             if self._connection is not None and not self._is_drained:
                 self._connection.resume()
+
+    def leave(self) -> None:
+        """End the call. Gives the connection back: broken off, unless nothing but its end is missing."""
+        if not self._ended.cancel() and not self._ended.cancelled():
+            # It may never have been waited for.
+            self._ended.exception()
+        connection, self._connection = self._connection, None
+        if connection is None or self._is_drained:
+            return
+        if self._reader.complete and self._reader.finish is not None:
+            connection.resume()
+            asyncio.get_running_loop().call_later(_DRAIN_SECONDS, connection.abort_request, self)
+        else:
+            connection.abort()
 
     # What the connection calls.
 
@@ -142,9 +162,9 @@ class Call:
         else:
             self._finish()
 
-    async def _send(self, body: bytes) -> None:
+    async def _send(self) -> None:
         path, media_type = self._dialect.path, self._dialect.media_type
-        self._connection = await self._client.send("POST", path, body, self, media_type=media_type)
+        self._connection = await self._client.send("POST", path, self._body, self, media_type=media_type)
 
     def _take(self, output: StepOutput) -> None:
         count = len(output.token_ids) + output.text_tokens
@@ -167,17 +187,3 @@ class Call:
     def _fail(self, fault: Exception) -> None:
         if not self._ended.done():
             self._ended.set_exception(fault)
-
-    def _leave(self) -> None:
-        """Give the connection back: broken off, unless nothing but its end is missing."""
-        if not self._ended.cancel() and not self._ended.cancelled():
-            # It may never have been waited for.
-            self._ended.exception()
-        connection, self._connection = self._connection, None
-        if connection is None or self._is_drained:
-            return
-        if self._reader.complete and self._reader.finish is not None:
-            connection.resume()
-            asyncio.get_running_loop().call_later(_DRAIN_SECONDS, connection.abort_request, self)
-        else:
-            connection.abort()

@@ -75,12 +75,14 @@ class RemoteEngine:
         if not self._started:
             raise EngineError("the gateway is not started", code="engine_stopped")
         check_request(request, model=self.describe(), in_flight=self._flights)
-        # Refused now and not later: nothing may have been sent of the answer.
-        self._candidates(request)
         outbox = Outbox()
         flight = Flight(request, outbox, self, self._config)
+        # Refused now and not later: nothing may have been sent of the answer.
+        flight.begin()
         loop = asyncio.get_running_loop()
         task = loop.create_task(flight.run())
+        # A task that is cancelled before its first turn never runs.
+        task.add_done_callback(lambda _: flight.close())
         self._flights[request.request_id] = (flight, task)
 
         def abandon() -> None:

@@ -40,7 +40,7 @@ class Routes(Protocol):
 
 
 class Flight:
-    """A request in flight; `run` takes it to its end."""
+    """A request in flight: `begin` sends it, `run` takes it to its end, `close` lets go of what it holds."""
 
     def __init__(self, request: Request, outbox: Outbox, routes: Routes, config: RemoteConfig) -> None:
         self.request_id = request.request_id
@@ -49,12 +49,28 @@ class Flight:
         self._request = request
         self._routes = routes
         self._config = config
+        self._tried: list[Upstream] = []
+        # Where it is now, if anywhere.
+        self._upstream: Upstream | None = None
         self._call: Call | None = None
         self._phases: Phases | None = None
         self._is_first_phase = True
         # Tokens that no upstream wrote, to go out before what comes next.
         self._own: tuple[int, ...] = ()
         outbox.on_drained = self._resume
+
+    def begin(self) -> None:
+        """Choose an upstream, and send the request if a connection is open. Raises `EngineError` if there is none.
+
+        Done before the flight's task runs, as its first turn may come late.
+        """
+        self._enter(self._routes.route(self._request, self._tried))
+
+    def close(self) -> None:
+        """Let go of all that the flight holds."""
+        self._leave()
+        # The two know each other, and would keep the prompt until the next collection of such garbage.
+        self.outbox.on_drained = do_nothing
 
     async def run(self) -> None:
         """Bring the answer into the outbox, or an error."""
@@ -67,9 +83,6 @@ class Flight:
             logger.exception("the gateway failed at %s", self.request_id)
             message = f"the gateway failed with {type(error).__name__}; its log has the details"
             end = EngineError(message, code="engine_failed")
-        finally:
-            # The two know each other, and would keep the prompt until the next collection of such garbage.
-            self.outbox.on_drained = do_nothing
         # Before the reader hears of it, who may use the id again.
         self._routes.forget(self.request_id, self)
         if isinstance(end, EngineError):
@@ -84,53 +97,74 @@ class Flight:
             self._call.check_time(now)
 
     async def _try_upstreams(self) -> FinishReason:
-        tried: list[Upstream] = []
-        failure: EngineError | None = None
         while True:
+            upstream = self._tried[-1]
             try:
-                upstream = self._routes.route(self._request, tried)
-            except EngineError as error:
-                raise failure or error from None
-            if upstream in tried:
-                await asyncio.sleep(_PAUSE_SECONDS)
-            tried.append(upstream)
-            try:
-                return await self._run_at(upstream)
+                return await self._run_phases()
             except UpstreamFaultError as fault:
                 failure = fault.of(upstream.name)
                 if fault.lost:
                     upstream.leave_out(str(fault))
                 if self.has_tokens or not fault.retry:
                     raise failure from None
-                if len(tried) == _MAX_TRIES or tried.count(upstream) == _MAX_TRIES_AT_ONE:
+                if len(self._tried) == _MAX_TRIES or self._tried.count(upstream) == _MAX_TRIES_AT_ONE:
                     raise failure from None
                 # What the upstream said may hold words of the prompt.
                 logger.warning("%s is tried again: %s at upstream %s", self.request_id, fault.code, upstream.name)
+            try:
+                upstream = self._routes.route(self._request, self._tried)
+                if upstream in self._tried:
+                    await asyncio.sleep(_PAUSE_SECONDS)
+                    upstream = self._routes.route(self._request, self._tried)
+                self._enter(upstream)
+            except EngineError:
+                raise failure from None
 
-    async def _run_at(self, upstream: Upstream) -> FinishReason:
+    def _enter(self, upstream: Upstream) -> None:
         assert upstream.found is not None
-        dialect = upstream.found.dialect
-        phases = self._phases = Phases(self._request, dialect.features.grammar)
-        self._own = phases.opening()
+        self._dialect = upstream.found.dialect
+        self._phases = Phases(self._request, self._dialect.features.grammar)
+        self._own = self._phases.opening()
         self._is_first_phase = True
+        self._tried.append(upstream)
+        if self._phases.finish is None:
+            self._begin_call(upstream, self._phases)
+        self._upstream = upstream
         upstream.running += 1
+
+    def _begin_call(self, upstream: Upstream, phases: Phases) -> Call:
+        call = self._call = Call(
+            upstream.client,
+            self._dialect,
+            phases.next_request(),
+            self._deliver,
+            first_token_seconds=self._config.first_token_seconds,
+            token_seconds=self._config.token_seconds,
+        )
+        call.begin()
+        return call
+
+    async def _run_phases(self) -> FinishReason:
+        upstream, phases = self._tried[-1], self._phases
+        assert phases is not None
         try:
             while phases.finish is None:
-                call = self._call = Call(
-                    upstream.client,
-                    dialect,
-                    phases.next_request(),
-                    self._deliver,
-                    first_token_seconds=self._config.first_token_seconds,
-                    token_seconds=self._config.token_seconds,
-                )
+                call = self._call or self._begin_call(upstream, phases)
                 reason = await call.run()
+                self._call = None
                 self._is_first_phase = False
                 self._own += phases.end(reason)
             return phases.finish
         finally:
-            upstream.running -= 1
+            self._leave()
+
+    def _leave(self) -> None:
+        if self._call is not None:
+            self._call.leave()
             self._call = None
+        if self._upstream is not None:
+            self._upstream.running -= 1
+            self._upstream = None
 
     def _deliver(self, output: StepOutput) -> None:
         assert self._phases is not None

@@ -83,9 +83,15 @@ class HttpClient:
         """Send a request; its response goes to `receiver`. Raises `ConnectionFaultError` if there is no connection."""
         self._closed = False
         connection = self._idle.pop() if self._idle else await self._connect()
-        length = "" if body is None else f"content-type: {media_type}\r\ncontent-length: {len(body)}\r\n"
-        head = f"{method} {self.origin.prefix}{path} HTTP/1.1\r\n{self._headers}{length}\r\n"
-        connection.send(head.encode("latin-1") + (body or b""), receiver)
+        connection.send(self._head(method, path, body, media_type) + (body or b""), receiver)
+        return connection
+
+    def send_now(self, path: str, body: bytes, receiver: Receiver, *, media_type: str) -> Connection | None:
+        """POST like `send`, if a connection is open and idle; None if there is none."""
+        if not self._idle:
+            return None
+        connection = self._idle.pop()
+        connection.send(self._head("POST", path, body, media_type) + body, receiver)
         return connection
 
     async def fetch(self, method: str, path: str, body: bytes | None = None, *, seconds: float) -> Response:
@@ -132,6 +138,10 @@ class HttpClient:
         except (OSError, UnicodeError) as error:
             raise ConnectionFaultError(f"no connection: {reason_of(error)}") from None
         return connection
+
+    def _head(self, method: str, path: str, body: bytes | None, media_type: str) -> bytes:
+        length = "" if body is None else f"content-type: {media_type}\r\ncontent-length: {len(body)}\r\n"
+        return f"{method} {self.origin.prefix}{path} HTTP/1.1\r\n{self._headers}{length}\r\n".encode("latin-1")
 
     def _release(self, connection: Connection) -> None:
         if self._closed or len(self._idle) >= _MAX_IDLE:
