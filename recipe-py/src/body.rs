@@ -1,11 +1,21 @@
 //! Request bodies as Python hands them in: `bytes`, `str`, or a `dict` of JSON values.
 
+use std::cell::Cell;
+
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use recipe::error::Error;
 use recipe::json::{self, MAX_DEPTH, Value};
+
+thread_local! {
+    /// Where strings with escapes are put together. It is kept, as the system takes its time to find as much memory anew.
+    static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Most bytes of it that are kept.
+const MOST_ROOM: usize = 4 << 20;
 
 /// A body, not yet parsed if it is text. Text is read where Python holds it.
 pub(crate) enum Body {
@@ -40,7 +50,12 @@ impl Body {
             Body::Text(text) => text.as_bytes(),
             Body::Value(value) => return use_value(value),
         };
-        use_value(&json::parse_into(text, &mut Vec::new())?)
+        let mut room = ROOM.take();
+        let result = json::parse_into(text, &mut room).and_then(|value| use_value(&value));
+        if room.capacity() <= MOST_ROOM {
+            ROOM.set(room);
+        }
+        result
     }
 }
 

@@ -41,7 +41,7 @@ pub fn parse(bytes: &[u8]) -> Result<Value<'_>, Error> {
 }
 
 /// Reads one JSON text as [`parse`] does. Strings with escapes borrow as well: from `room`, which is made as large as the
-/// text if there are any.
+/// text if there are any. What it held is lost.
 pub fn parse_into<'a>(bytes: &'a [u8], room: &'a mut Vec<u8>) -> Result<Value<'a>, Error> {
     read(bytes, Room::Lent(room))
 }
@@ -235,8 +235,9 @@ impl<'a> Parser<'a> {
                 Ok(text.into())
             }
             Room::Lent(room) => {
-                room.clear();
-                room.resize(most, 0);
+                if room.len() < most {
+                    room.resize(most, 0);
+                }
                 self.room = Room::Left(room);
                 self.escaped()
             }
