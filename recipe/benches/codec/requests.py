@@ -3,12 +3,13 @@
 Owns: what an agent's request looks like, how both packages take one, and the measurement. A request is the conversation
 of a coding agent, with 20 tools and 198 messages of the corpus' texts. *fresh*: a request whose texts were never seen.
 *next turn*: the same history and one more call with its result; the history's texts are known from the turn before, as
-in a server with a range cache. Runs with the Python of either package, as `requests.py ours|peer FILE`.
+in a server with a range cache. Runs with the Python of either package, as `requests.py ours|threads|peer FILE`.
 """
 
 from __future__ import annotations
 
 import array
+import functools
 import hashlib
 import json
 import pathlib
@@ -79,11 +80,11 @@ def _messages(tools: Any, system: str, question: str, rounds: Any) -> dict[str, 
     }
 
 
-def ours(_: str) -> Callable[[bytes, str], Any]:
+def ours(_: str, threads: int = 1) -> Callable[[bytes, str], Any]:
     """This package, with a range cache, ids as a buffer."""
     import deepseek_recipe as recipe
 
-    options = recipe.Options(range_cache_bytes=_RANGE_CACHE_BYTES)
+    options = recipe.Options(range_cache_bytes=_RANGE_CACHE_BYTES, threads=threads)
     return lambda body, protocol: recipe.encode(body, protocol, options=options).token_ids
 
 
@@ -98,18 +99,19 @@ def peer(file: str) -> Callable[[bytes, str], Any]:
 
 
 def main(engine: str, file: str) -> None:
-    """Answers `{"body": path, "protocol": name}` with seconds of processor time, number of ids and their digest."""
-    encode = {"ours": ours, "peer": peer}[engine](file)
+    """Answers `{"body": path, "protocol": name}` with seconds, number of ids and their digest."""
+    encode = {"ours": ours, "threads": functools.partial(ours, threads=2), "peer": peer}[engine](file)
     print(json.dumps({"load": 0.0}), flush=True)
     for line in sys.stdin:
         task = json.loads(line)
         body = pathlib.Path(task["body"]).read_bytes()
-        start = time.process_time()
+        start, clock_start = time.process_time(), time.perf_counter()
         result = encode(body, task["protocol"])
-        seconds = time.process_time() - start
+        clock, processor = time.perf_counter() - clock_start, time.process_time() - start
         ids = array.array("I", result)
         digest = hashlib.sha256(ids.tobytes()).hexdigest()
-        print(json.dumps({"processor": seconds, "ids": len(ids), "digest": digest}), flush=True)
+        answer = {"processor": processor, "clock": clock, "ids": len(ids), "digest": digest}
+        print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":

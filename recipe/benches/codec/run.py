@@ -137,13 +137,13 @@ def measure_round(engines: dict[str, pathlib.Path], groups: dict[str, list[corpu
 
 def measure_requests(engines: dict[str, pathlib.Path], text: corpus.Text, rounds: int) -> str:
     """Whole requests to ids, as a table. Raises SystemExit if the ids of both packages differ."""
-    pairs = {"ours": engines["ours"], "peer": engines["deepseek-recipe"]}
+    packages = {"ours": engines["ours"], "threads": engines["ours"], "peer": engines["deepseek-recipe"]}
     whole = text.path.read_text(encoding="utf-8")
     parts = [whole[start : start + requests.LENGTH] for start in range(0, len(whole), requests.LENGTH)][:-1]
-    seconds: dict[tuple[str, str], dict[str, list[float]]] = {}
+    answers: dict[tuple[str, str], dict[str, list[dict[str, Any]]]] = {}
     digests: dict[tuple[str, str, int], set[str]] = {}
     for number in range(rounds):
-        for name, python in pairs.items():
+        for name, python in packages.items():
             engine = Engine(name, python, "requests.py")
             for place, protocol in enumerate(requests.PROTOCOLS, start=number * len(requests.PROTOCOLS)):
                 # The first part is the warm-up's; the others are new to the process that gets them.
@@ -154,17 +154,25 @@ def measure_requests(engines: dict[str, pathlib.Path], text: corpus.Text, rounds
                     path = text.path.with_name("request.json")
                     path.write_bytes(body)
                     answer = engine.ask(body=str(path), protocol=protocol)
-                    seconds.setdefault((protocol, kind), {}).setdefault(name, []).append(answer["processor"])
+                    answers.setdefault((protocol, kind), {}).setdefault(name, []).append(answer)
                     digests.setdefault((protocol, kind, number), set()).add(answer["digest"])
             engine.close()
     if any(len(found) > 1 for found in digests.values()):
         raise SystemExit("the ids of a request differ from those of deepseek-recipe")
-    lines = ["| agent's request of 99 calls, ms | ours | deepseek-recipe | ratio |", "| --- | --- | --- | --- |"]
-    for (protocol, kind), measured in seconds.items():
-        here, there = (statistics.median(measured[name]) * 1e3 for name in pairs)
+    titles = "agent's request of 99 calls, ms | ours | deepseek-recipe | ratio | two threads, by the clock | ratio"
+    lines = [f"| {titles} |", "| --- | --- | --- | --- | --- | --- |"]
+    for (protocol, kind), measured in answers.items():
+        here, there = (milliseconds(measured[name], "processor") for name in ("ours", "peer"))
+        both, alone = (milliseconds(measured[name], "clock") for name in ("threads", "peer"))
+        cells = f"{here:.2f} | {there:.1f} | {there / here:.1f} | {both:.2f} | {alone / both:.1f}"
         if kind != "warm-up":
-            lines.append(f"| {protocol}, {kind} | {here:.2f} | {there:.1f} | {there / here:.1f} |")
+            lines.append(f"| {protocol}, {kind} | {cells} |")
     return "\n".join(lines)
+
+
+def milliseconds(answers: list[dict[str, Any]], column: str) -> float:
+    """Median of a time."""
+    return statistics.median(answer[column] for answer in answers) * 1e3
 
 
 def table(results: Results, names: list[str]) -> str:
@@ -223,8 +231,8 @@ def main() -> None:
     cold = results.rows["cold, load and 77k tokens"].items()
     print("\n| cold start to the ids of 77k tokens | ms | MiB added |\n| --- | --- | --- |")
     for name, measured in cold:
-        milliseconds, memory = (statistics.median(one[column] for one in measured) for column in ("seconds", "memory"))
-        print(f"| {name} | {milliseconds * 1e3:.1f} | {memory / 1024:.1f} |")
+        memory = statistics.median(one["memory"] for one in measured)
+        print(f"| {name} | {milliseconds(measured, 'seconds'):.1f} | {memory / 1024:.1f} |")
     if "deepseek-recipe" in engines:
         print("\n" + measure_requests(engines, groups["1M tokens"][0], arguments.rounds))
     (arguments.folder / "results.json").write_text(json.dumps(results.rows, indent=1))
