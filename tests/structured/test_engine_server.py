@@ -168,7 +168,8 @@ def test_any_makes_a_call_every_time(anthropic_client: anthropic.Anthropic) -> N
             model=MODEL,
             max_tokens=60,
             messages=[{"role": "user", "content": f"{number}. {QUESTION}"}],
-            tools=[{"name": "now", "input_schema": {"type": "object", "properties": {}}}],
+            # An open object would let it write parameters of its own without end.
+            tools=[{"name": "now", "input_schema": {"type": "object", "additionalProperties": False}}],
             tool_choice={"type": "any", "disable_parallel_tool_use": True},
         )
         assert answer.stop_reason == "tool_use"
