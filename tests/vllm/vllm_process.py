@@ -123,6 +123,9 @@ def _environment(scratch: Path) -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
+        # With a thread on each core, its HTTP side waits for its model: for seconds, while an answer is long.
+        "OMP_NUM_THREADS": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     }
 
 
