@@ -6,8 +6,8 @@
 //! beginning.
 //!
 //! Owns: the order of these steps, and the [`Desk`] of a thread. Must not know: added tokens.
-//! Cost: see `pretokenize`, `known`, `words`, `lanes` and `greedy`; a desk has five megabytes, and is ready in a
-//! millisecond or two.
+//! Cost: see `pretokenize`, `known`, `words`, `lanes` and `greedy`; a desk has five megabytes, and takes some three
+//! milliseconds to make.
 
 use std::ops::Range;
 use std::sync::PoisonError;

@@ -81,7 +81,8 @@ impl<const WIDTH: usize> Lane<WIDTH> {
         self.candidates.iter().copied().min().unwrap_or(Candidate::NONE)
     }
 
-    /// Does the merge that comes first, if there is one, and begins to load what tells of the merges it makes possible.
+    /// Does the merge that comes first, if there is one, and begins to load what tells of the merges it makes possible:
+    /// `look_up` is to come next.
     #[inline]
     fn merge(&mut self, encoder: &Encoder) -> bool {
         let first = self.first();
@@ -95,12 +96,11 @@ impl<const WIDTH: usize> Lane<WIDTH> {
         let behind = behind & behind.wrapping_sub(1);
         let before = self.places & ((1 << place) - 1);
         self.places ^= 1 << taken;
-        // Nothing is behind the last token: the candidate of the place that is taken stands for that.
+        // Where nothing is behind, the place that was taken stands for that: no token begins there any more.
         let next = select_unpredictable(behind == 0, taken, behind.trailing_zeros() as usize);
         let previous = (before | 1).ilog2() as usize;
         self.ids[place % WIDTH] = id;
         self.candidates[taken % WIDTH] = Candidate::NONE;
-        self.candidates[place % WIDTH] = Candidate::NONE;
         self.changed = [previous, place, next];
         encoder.pairs.prefetch(self.ids[previous % WIDTH], id);
         encoder.pairs.prefetch(id, self.ids[next % WIDTH]);

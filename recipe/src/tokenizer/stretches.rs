@@ -36,6 +36,12 @@ impl<'text> Stretch<'text> {
 
 /// Appends the ids of all `stretches`, on this thread.
 pub(super) fn encode(tokenizer: &Tokenizer, desk: &mut Desk, stretches: &[Stretch<'_>], out: &mut Vec<u32>) {
+    if let [Stretch::Plain(text)] = stretches
+        && text.len() < SHORTEST
+    {
+        // Nothing comes again that could be remembered.
+        return tokenizer.vocabulary.encode(desk, text, out);
+    }
     let cache = tokenizer.cache.as_deref();
     let long = stretches.iter().filter_map(Stretch::text).filter(|text| text.len() >= SHORTEST);
     let mut looked = cache.map(|cache| cache.look_up(long)).unwrap_or_default().into_iter().peekable();
