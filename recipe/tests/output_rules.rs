@@ -457,6 +457,9 @@ fn spellings_inside_spellings() {
     let object = block(&invoke("f", &format!("{{\"a\": \"{}\"}}", eos("<｜User｜>"))));
     check(&options(), &[(&object, &format!(" |  | f{{\"a\": \"{open}\"}} | tool_calls"))]);
     check(&thinking(), &[("<th<think>ink>a</think>b", "<thinka | b |  | stop")]);
+    // Also where it was held as an object and turned out to be none.
+    let no_object = "<§invoke name=\"f\">\n{</think>";
+    check(&options(), &[(&format!("{no_object}</§invoke>"), " | {</think | f{} | tool_calls")]);
 }
 
 #[test]

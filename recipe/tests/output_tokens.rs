@@ -145,6 +145,15 @@ fn log_probabilities_go_with_visible_tokens_once() {
     let list = tokens(&quoted, 2);
     let folded = finish(&list, &options());
     assert_eq!(folded.logprobs, (0..u32::try_from(list.len()).unwrap()).collect::<Vec<_>>());
+    // So does the body of a call that began like an object, and a tag in a call.
+    let parameter = "<§parameter name=\"a\" string=\"true\"></§parameter>";
+    for (head, text) in [("", "{\"a\": no object"), (parameter, "text <§other tag")] {
+        let head = tokens(&spelled(&format!("<§tool_calls>\n<§invoke name=\"f\">\n{head}")), 2);
+        let (text, end) = (tokens(&spelled(text), 2), tokens(&spelled("</§invoke>"), 2));
+        let shown: Vec<usize> = (head.len()..head.len() + text.len()).collect();
+        let folded = finish(&[head, text, end].concat(), &options());
+        assert_eq!(folded.logprobs.iter().map(|&id| id as usize).collect::<Vec<_>>(), shown, "{}", folded.content);
+    }
     let entry = recipe::event::TokenLogprob { id: 3, logprob: -1.0, top: vec![(3, -1.0), (4, -2.0)] };
     parser.push_token(3, OutputPiece::Bytes(b"a"), Some(entry.clone()), &mut events);
     assert!(matches!(&events[..], [Event::Reasoning(delta)] if delta.logprobs[0].top == [(3, -1.0)]));

@@ -246,9 +246,14 @@ impl Machine {
     /// The offset up to which everything is decided.
     pub(super) fn decided(&self) -> u64 {
         let held = self.regions.first().map(|region| region.start);
+        let read = match &self.state {
+            State::Tag(tag, _) => Some(&tag.raw),
+            State::Object(object) => Some(object.text()),
+            State::Prose | State::Value(_) => None,
+        };
         let runs = [&self.deferred, &self.prose.blank, self.gate.held()];
-        let prose = self.json.as_ref().and_then(JsonMode::held).into_iter().chain(runs);
-        let starts = prose.filter_map(|run| run.ranges().next().map(|range| range.start));
+        let held_back = self.json.as_ref().and_then(JsonMode::held).into_iter().chain(read).chain(runs);
+        let starts = held_back.filter_map(|run| run.ranges().next().map(|range| range.start));
         let newlines = (self.prose.newlines > 0).then_some(self.prose.newline_at);
         starts.chain(held).chain(newlines).min().unwrap_or(self.cursor)
     }

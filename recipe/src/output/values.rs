@@ -50,6 +50,11 @@ pub(super) struct Object {
 }
 
 impl Object {
+    /// What was read of it: prose, if it turns out to be none.
+    pub(super) fn text(&self) -> &Run {
+        &self.text
+    }
+
     pub(super) fn is_in_string(&self) -> bool {
         self.scanner.is_in_string()
     }
