@@ -159,8 +159,6 @@ fn check_calls(folded: &Folded) {
             let Ok(Value::Object(members)) = parsed else { panic!("arguments {:?}: {parsed:?}", call.arguments) };
             let reference: serde_json::Value = serde_json::from_str(&call.arguments).unwrap();
             assert_eq!(reference.as_object().unwrap().len(), members.len());
-            let dropped: HashSet<_> = call.dropped.iter().map(|(name, _)| name).collect();
-            assert!(dropped.iter().all(|name| name.is_empty() || members.get(name).is_some() || !members.is_empty()));
         } else {
             assert!(is_prefix_of_json(&call.arguments), "{:?}", call.arguments);
             assert_ne!(folded.finish.as_ref().map(|(reason, _)| *reason), Some(FinishReason::ToolCalls));

@@ -4,7 +4,7 @@
 
 mod output_support;
 
-use output_support::{Token, options as bare_options, read_pieces, read_tokens, spelled, thinking, tokens};
+use output_support::{Token, options as bare_options, read_pieces, read_tokens, spelled, thinking, tokens, with_stops};
 use recipe::event::{BackendFinish, Event, FinishReason, TokenCounts};
 use recipe::output::{InitialStage, OutputParser, OutputPiece, OutputSpecial, ParsingOptions};
 
@@ -172,6 +172,12 @@ fn nothing_follows_the_end() {
     parser.finish(BackendFinish::Stop, &mut events);
     assert_eq!(events.len(), 1);
     assert_eq!((parser.counts(), parser.is_finished()), (counts, true));
+    // Also what the token shows whose coming ended the answer: it refutes a tag in which a stop sequence stands.
+    for mark in [special(OutputSpecial::Dsml, "｜DSML｜"), special(OutputSpecial::Visible, "<｜ref｜>")] {
+        let list = [bytes("<"), special(OutputSpecial::Dsml, "｜DSML｜"), bytes("x y"), Token::Bytes(vec![0xC2]), mark];
+        let folded = finish(&list, &ParsingOptions { top_logprobs: Some(1), ..with_stops(&["x y"]) });
+        assert_eq!((folded.content.as_str(), folded.logprobs.len()), ("<｜DSML｜", 2), "{list:?}");
+    }
 }
 
 #[test]

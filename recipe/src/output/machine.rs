@@ -180,6 +180,9 @@ impl Machine {
 
     /// Takes an added token that is shown; it takes no part in a stop sequence.
     pub(super) fn visible(&mut self, spelling: &[u8]) {
+        if self.is_finished {
+            return;
+        }
         if self.is_live() && self.json.is_none() {
             self.flush_prose();
             self.restart_gate();
