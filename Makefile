@@ -37,7 +37,7 @@ FUZZ_HTTP_VENV := .venv-fuzz
 # A second to load a tokenizer, generous memory; anything slower or larger is a finding.
 FUZZ_OPTIONS := -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
 
-.PHONY: help setup serve test test-rust test-asan test-python test-agents test-vllm test-structured-long test-training check format build bench bench-codec bench-structured soak fuzz fuzz-build fuzz-check fuzz-http clean tools
+.PHONY: help setup serve test test-rust test-laws test-asan test-python test-agents test-vllm test-structured-long test-training check format build bench bench-codec bench-structured soak fuzz fuzz-build fuzz-check fuzz-http clean tools
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ test: test-rust test-python ## Set up if needed, then run every test; FAST=1 lea
 
 test-rust: tools ## Run the tests and the documentation examples of the Rust crates
 	cargo test
+
+test-laws: tools ## Try the laws of the codec on many more random inputs than the tests do: make test-laws CASES=1000000
+	PROPTEST_CASES=$(or $(CASES),100000) cargo test --release -p recipe $(ARGS)
 
 test-asan: tools ## Run the tokenizer's tests under AddressSanitizer
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR='$(or $(CARGO_TARGET_DIR),target)/asan' \
@@ -121,7 +124,7 @@ fuzz-build: tools ## Build all fuzz targets
 fuzz-check: fuzz-build ## Build all fuzz targets and run each for 20 seconds
 	@for target in $(FUZZ_TARGETS); do \
 		echo "fuzz $$target"; mkdir -p fuzz/corpus/$$target fuzz/artifacts/$$target; \
-		$(FUZZ_RUN)/$$target $(FUZZ_OPTIONS) -max_total_time=20 -artifact_prefix=fuzz/artifacts/$$target/ \
+		$(FUZZ_RUN)/$$target $(FUZZ_OPTIONS) -seed=1 -max_total_time=20 -artifact_prefix=fuzz/artifacts/$$target/ \
 			fuzz/corpus/$$target $$(ls -d fuzz/seeds/$$target 2>/dev/null) 2>$(FUZZ_TARGET_DIR)/$$target.log || { tail -n 40 $(FUZZ_TARGET_DIR)/$$target.log; exit 1; }; \
 		grep -E '^stat::(number_of_executed_units|peak_rss_mb)' $(FUZZ_TARGET_DIR)/$$target.log; \
 	done
