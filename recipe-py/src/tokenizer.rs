@@ -4,11 +4,15 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PySlice, PyString};
 use recipe::special::Special;
 
 use crate::errors::version;
 use crate::token_ids::TokenIds;
+
+/// Characters of a long text that are made UTF-8 at once, and those that are encoded together: other Python threads run then.
+const PIECE: usize = 1 << 13;
+const GROUP: usize = 1 << 16;
 
 /// Text ↔ ids, exactly as the model's own tokenizer.
 #[pyclass(frozen, module = "deepseek_recipe")]
@@ -32,14 +36,14 @@ impl Tokenizer {
 
     /// Ids of `text`; with `special`, spelled control tokens become control ids. Long texts use up to `threads` threads.
     #[pyo3(signature = (text, *, special=false, threads=1))]
-    fn encode(&self, py: Python<'_>, text: &str, special: bool, threads: usize) -> Vec<u32> {
-        py.detach(|| self.ids(text, special, threads))
+    fn encode(&self, text: &Bound<'_, PyString>, special: bool, threads: usize) -> PyResult<Vec<u32>> {
+        self.ids(text, special, threads)
     }
 
     /// The same as a buffer, without an object for each id.
     #[pyo3(signature = (text, *, special=false, threads=1))]
-    fn encode_to_buffer(&self, py: Python<'_>, text: &str, special: bool, threads: usize) -> TokenIds {
-        TokenIds::of_text(py.detach(|| self.ids(text, special, threads)))
+    fn encode_to_buffer(&self, text: &Bound<'_, PyString>, special: bool, threads: usize) -> PyResult<TokenIds> {
+        self.ids(text, special, threads).map(TokenIds::of_text)
     }
 
     /// Text of `ids`; bytes that are not UTF-8 become U+FFFD.
@@ -68,21 +72,52 @@ impl Tokenizer {
 }
 
 impl Tokenizer {
-    fn ids(&self, text: &str, special: bool, threads: usize) -> Vec<u32> {
-        let tokenizer = self.0.with_threads(threads);
-        let mut ids = Vec::with_capacity(text.len() / 3);
-        if special {
-            tokenizer.encode_with_special(text, &mut ids);
-        } else {
-            tokenizer.encode_plain(text, &mut ids);
+    fn ids(&self, text: &Bound<'_, PyString>, special: bool, threads: usize) -> PyResult<Vec<u32>> {
+        if !special && threads <= 1 && is_kept_otherwise(text)? {
+            return self.ids_of_pieces(text).or_else(|error| text.to_str().map_or_else(Err, |_| Err(error)));
         }
-        ids
+        let (py, text) = (text.py(), text.to_str()?);
+        let tokenizer = self.0.with_threads(threads);
+        let mut ids = Vec::new();
+        py.detach(|| {
+            if special {
+                tokenizer.encode_with_special(text, &mut ids);
+            } else {
+                tokenizer.encode_plain(text, &mut ids);
+            }
+        });
+        Ok(ids)
+    }
+
+    /// Ids of a long text. A str that is not ASCII is UTF-8 only once it was copied, and keeps that copy as long as it lives;
+    /// pieces are so small that their memory is at hand.
+    fn ids_of_pieces(&self, text: &Bound<'_, PyString>) -> PyResult<Vec<u32>> {
+        let (py, length) = (text.py(), text.len()?);
+        let (mut ids, mut room) = (Vec::with_capacity(length / 3), String::new());
+        let mut encoder = self.0.encode_piecewise();
+        for start in (0..length).step_by(PIECE) {
+            let end = (start + PIECE).min(length);
+            let piece = text.get_item(PySlice::new(py, start.cast_signed(), end.cast_signed(), 1))?;
+            room.push_str(piece.cast::<PyString>()?.to_str()?);
+            if end % GROUP == 0 || end == length {
+                py.detach(|| encoder.push(&room, &mut ids));
+                room.clear();
+            }
+        }
+        encoder.finish(&mut ids);
+        Ok(ids)
     }
 
     fn bytes(&self, py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
         let ids = TokenIds::extract_ids(ids)?;
         py.detach(|| self.0.decode(&ids)).map_err(|error| PyValueError::new_err(error.to_string()))
     }
+}
+
+/// Whether Python holds a long text in another form than UTF-8.
+fn is_kept_otherwise(text: &Bound<'_, PyString>) -> PyResult<bool> {
+    let is_long = text.is_exact_instance_of::<PyString>() && text.len()? > GROUP;
+    Ok(is_long && !text.call_method0("isascii")?.is_truthy()?)
 }
 
 /// Id of the token that ends a turn of the model.

@@ -6,6 +6,7 @@
 
 mod added;
 mod blocks;
+mod borders;
 mod bpe;
 mod character_classes;
 mod cuts;
@@ -18,6 +19,7 @@ mod lanes;
 mod load;
 mod pairs;
 mod parallel;
+mod piecewise;
 mod prefetch;
 mod pretokenize;
 mod ranges;
@@ -40,6 +42,7 @@ use words::TokenBytes;
 
 pub use decode::{UnknownTokenId, Utf8Hold};
 pub use load::LoadError;
+pub use piecewise::PiecewiseEncoder;
 pub use ranges::{RangeCache, RangeCacheStatistics};
 pub(crate) use stretches::Stretch;
 pub use tables::ALIGNMENT as IMAGE_ALIGNMENT;
@@ -147,6 +150,11 @@ impl Tokenizer {
     /// Appends the ids of `text` without any added vocabulary: control tokens that it spells out stay ordinary text.
     pub fn encode_plain(&self, text: &str, out: &mut Vec<u32>) {
         self.encode_stretches(&[Stretch::Plain(text)], out);
+    }
+
+    /// Encodes what [`Self::encode_plain`] does, given in pieces, by this thread alone and without the cache.
+    pub fn encode_piecewise(&self) -> PiecewiseEncoder<'_> {
+        PiecewiseEncoder::new(self)
     }
 
     /// Appends the ids of all `stretches`.

@@ -3,14 +3,14 @@
 //! Long texts are cut into parts, and neighbours become a job until it is large enough. The caller takes the first job that
 //! is left, whose ids go where they belong, helpers the last; what these found is copied behind it in the end.
 //!
-//! Owns: what is a job, who takes it, where borders are safe. Must not know: threads, how text is encoded.
+//! Owns: what is a job, who takes it. Must not know: threads, how text is encoded.
 //! Cost: what helpers find is copied once.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::character_classes::{HAN_OR_KANA, class_of};
+use super::borders::parts;
 use super::encode::Desk;
 use super::{Stretch, Tokenizer, stretches};
 
@@ -145,43 +145,9 @@ impl Left {
     }
 }
 
-/// Cuts `text` into parts of about `size` bytes at borders that pre-tokens never cross; none is empty.
-fn parts(text: &str, size: usize) -> impl Iterator<Item = &str> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        let at = if rest.len() > 2 * size { border(rest, size) } else { None };
-        let (part, beyond) = rest.split_at_checked(at.unwrap_or(rest.len()))?;
-        rest = beyond;
-        Some(part).filter(|part| !part.is_empty())
-    })
-}
-/// The first safe border after `from`: before a space that follows an ASCII letter, before an ASCII letter that follows a
-/// line feed, or between Han or kana and another character. A pre-token that holds an ASCII letter ends before white
-/// space; none holds a line feed and a letter behind it; runs of Han and kana are pieces of their own.
-fn border(text: &str, from: usize) -> Option<usize> {
-    let bytes = text.as_bytes();
-    let from = (from..text.len()).find(|&at| text.is_char_boundary(at))?;
-    let mut before = text.get(..from)?.chars().next_back()?;
-    for (offset, after) in text.get(from..)?.char_indices() {
-        let at = from + offset;
-        let han = |character: char| class_of(u32::from(character)) & HAN_OR_KANA != 0;
-        let safe = match (before, after) {
-            ('a'..='z' | 'A'..='Z', ' ') | ('\n', 'a'..='z' | 'A'..='Z') => true,
-            (before, after) => (!before.is_ascii() || !after.is_ascii()) && han(before) != han(after),
-        };
-        if safe && at < bytes.len() {
-            return Some(at);
-        }
-        before = after;
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
-    use super::{Batch, Stretch, encode, parts, pieces};
+    use super::{Batch, Stretch, encode, pieces};
     use crate::model::Version;
 
     fn plain(text: &str) -> Vec<u32> {
@@ -220,19 +186,5 @@ mod tests {
             assert!(!encode(&two.with_threads(1), desk, &long, &mut out) && out.is_empty());
             assert!(encode(&two, desk, &long, &mut out) && out == plain(&text));
         });
-    }
-
-    proptest! {
-        #[test]
-        fn parts_give_the_ids_of_the_whole(
-            pieces in proptest::collection::vec("[a-zA-Z]{1,9}|[ \\t]{1,3}|\\r?\\n|[0-9]{1,5}|[!-/:-@]{1,4}|\\p{Han}{1,4}|[ぁ-ヺ]{1,4}|[é한\u{301}\u{3000}]{1,3}|\\PC", 1..40),
-            size in 1_usize..40,
-        ) {
-            let text = pieces.concat();
-            let cut: Vec<&str> = parts(&text, size).collect();
-            prop_assert_eq!(cut.concat(), text.as_str());
-            prop_assert!(cut.iter().all(|part| !part.is_empty()));
-            prop_assert_eq!(cut.into_iter().flat_map(plain).collect::<Vec<_>>(), plain(&text));
-        }
     }
 }
