@@ -35,6 +35,8 @@ PEERS = {
 SIZES = ("1 KB", "10 KB", "77k tokens", "300k tokens", "1M tokens")
 LONG = ("77k tokens", "300k tokens", "1M tokens")
 REFERENCE = "tokenizers"
+WARM_UP = 4
+"""Requests that a new process gets before those that are measured."""
 
 
 class Engine:
@@ -138,27 +140,34 @@ def measure_round(engines: dict[str, pathlib.Path], groups: dict[str, list[corpu
         engine.close()
 
 
+def request_bodies(text: corpus.Text) -> list[tuple[str, str, pathlib.Path]]:
+    """Conversations of texts that no other has, in the protocols in turn: protocol, kind and file of each request."""
+    whole = text.path.read_text(encoding="utf-8")
+    bodies = []
+    for place in range(len(whole) // requests.LENGTH):
+        part = whole[place * requests.LENGTH :][: requests.LENGTH]
+        protocol = requests.PROTOCOLS[place % len(requests.PROTOCOLS)]
+        for kind, body in zip(("fresh", "next turn"), requests.agent_request(part, protocol), strict=True):
+            path = text.path.with_name(f"request-{place}-{kind.replace(' ', '-')}.json")
+            path.write_bytes(body)
+            bodies.append((protocol, kind, path))
+    return bodies
+
+
 def measure_requests(engines: dict[str, pathlib.Path], text: corpus.Text, rounds: int) -> str:
     """Whole requests to ids, as a table. Raises SystemExit if the ids of both packages differ."""
     packages = {"ours": engines["ours"], "threads": engines["ours"], "peer": engines["deepseek-recipe"]}
-    whole = text.path.read_text(encoding="utf-8")
-    parts = [whole[start : start + requests.LENGTH] for start in range(0, len(whole), requests.LENGTH)][:-1]
+    bodies = request_bodies(text)
     answers: dict[tuple[str, str], dict[str, list[dict[str, Any]]]] = {}
-    digests: dict[tuple[str, str, int], set[str]] = {}
-    for number in range(rounds):
+    digests: dict[pathlib.Path, set[str]] = {}
+    for _ in range(rounds):
         for name, python in packages.items():
             engine = Engine(name, python, "requests.py")
-            for place, protocol in enumerate(requests.PROTOCOLS, start=number * len(requests.PROTOCOLS)):
-                # The first part is the warm-up's; the others are new to the process that gets them.
-                (warm_up, _), bodies = (
-                    requests.agent_request(part, protocol) for part in (parts[0], parts[1 + place % (len(parts) - 1)])
-                )
-                for kind, body in zip(("warm-up", "fresh", "next turn"), (warm_up, *bodies), strict=True):
-                    path = text.path.with_name("request.json")
-                    path.write_bytes(body)
-                    answer = engine.ask(body=str(path), protocol=protocol)
+            for place, (protocol, kind, path) in enumerate(bodies):
+                answer = engine.ask(body=str(path), protocol=protocol)
+                digests.setdefault(path, set()).add(answer["digest"])
+                if place >= WARM_UP:
                     answers.setdefault((protocol, kind), {}).setdefault(name, []).append(answer)
-                    digests.setdefault((protocol, kind, number), set()).add(answer["digest"])
             engine.close()
     if any(len(found) > 1 for found in digests.values()):
         raise SystemExit("the ids of a request differ from those of deepseek-recipe")
@@ -168,8 +177,7 @@ def measure_requests(engines: dict[str, pathlib.Path], text: corpus.Text, rounds
         here, there = (milliseconds(measured[name], "processor") for name in ("ours", "peer"))
         both, alone = (milliseconds(measured[name], "clock") for name in ("threads", "peer"))
         cells = f"{here:.2f} | {there:.1f} | {there / here:.1f} | {both:.2f} | {alone / both:.1f}"
-        if kind != "warm-up":
-            lines.append(f"| {protocol}, {kind} | {cells} |")
+        lines.append(f"| {protocol}, {kind} | {cells} |")
     return "\n".join(lines)
 
 
