@@ -3,11 +3,16 @@
 //! Words are cut in batches. Of each the desk's table is asked for the memory of all words before the first is looked up,
 //! as most of the time would otherwise be spent waiting for it. Words that are not there are merged side by side, for the
 //! same reason, and noted there; then all tokens are copied from it, word by word. Words that are tokens are there from the
-//! beginning.
+//! beginning. A new word often comes again at once, so of those that are alike in a batch only the first is merged.
 //!
 //! Owns: the order of these steps, and the [`Desk`] of a thread. Must not know: added tokens.
 //! Cost: see `pretokenize`, `known`, `words`, `lanes` and `greedy`; a desk has five megabytes, and takes some three
 //! milliseconds to make.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "a hash is cut to a place, and words of a batch are less than 2^16"
+)]
 
 use std::ops::Range;
 use std::sync::PoisonError;
@@ -20,6 +25,8 @@ use super::words::Key;
 
 /// Words of a batch.
 pub(super) const BATCH: usize = 1024;
+/// Places for unknown words of a batch that may come again in it.
+const RECENT: usize = 512;
 
 /// What a thread needs to encode: it is reused, so that words that were new once are known to later texts.
 pub(super) struct Desk {
@@ -31,6 +38,10 @@ pub(super) struct Desk {
     unknown: Vec<Unknown>,
     /// Numbers and places of unknown words that are to be merged: those for narrow lanes, for wide ones, and for none.
     unmerged: [Vec<(usize, Range<usize>)>; 3],
+    /// Numbers of unknown words, by a part of their hash; also of batches before.
+    recent: [u16; RECENT],
+    /// Numbers of unknown words that came before in the batch, and of those that came first.
+    repeated: Vec<(usize, usize)>,
     /// The tokens of the unknown words, in the order in which they were found, and which are whose.
     found: Vec<u32>,
     found_ranges: Vec<Range<usize>>,
@@ -42,6 +53,13 @@ struct Unknown {
     word: Range<usize>,
     /// How many tokens of known words are before it.
     before: usize,
+}
+
+impl Unknown {
+    fn is_like(&self, other: &Self, text: &[u8]) -> bool {
+        let same_bytes = || text.get(self.word.clone()) == text.get(other.word.clone());
+        self.key == other.key && (self.key.is_whole() || same_bytes())
+    }
 }
 
 impl Desk {
@@ -62,6 +80,8 @@ impl Desk {
             ids: [0; BATCH * TOKENS],
             unknown: Vec::with_capacity(BATCH),
             unmerged: Default::default(),
+            recent: [0; RECENT],
+            repeated: Vec::new(),
             found: Vec::new(),
             found_ranges: Vec::with_capacity(BATCH),
         }
@@ -122,15 +142,18 @@ impl Vocabulary {
 
     /// Finds the tokens of words that are not known, and notes them.
     fn find_unknown(&self, text: &[u8], desk: &mut Desk) {
-        let Desk { known, unknown, unmerged, found, found_ranges, .. } = desk;
+        let Desk { known, unknown, unmerged, recent, repeated, found, found_ranges, .. } = desk;
         found.clear();
         found_ranges.clear();
+        repeated.clear();
         unmerged.iter_mut().for_each(Vec::clear);
         let [narrow, wide, long] = unmerged;
         for (number, Unknown { key, word, .. }) in unknown.iter().enumerate() {
             let start = found.len();
             let bytes = text.get(word.clone()).unwrap_or_default();
-            if let Some(tokens) = known.view().find_long(*key, bytes) {
+            if let Some(first) = first_alike(number, unknown, recent, text) {
+                repeated.push((number, first));
+            } else if let Some(tokens) = known.view().find_long(*key, bytes) {
                 found.extend_from_slice(tokens);
             } else if let Some(&id) = self.whole_words.get(bytes) {
                 found.push(id);
@@ -158,7 +181,28 @@ impl Vocabulary {
             self.encoder.merge(text.get(word.clone()).unwrap_or_default(), &mut tokens);
             take(*number, &tokens);
         }
+        for &(number, first) in &*repeated {
+            if let Some(range) = found_ranges.get(first).cloned()
+                && let Some(target) = found_ranges.get_mut(number)
+            {
+                *target = range;
+            }
+        }
     }
+}
+
+/// Number of the unknown word before the one of `number` that is like it, if that still has its place among the recent ones.
+#[inline]
+fn first_alike(number: usize, unknown: &[Unknown], recent: &mut [u16; RECENT], text: &[u8]) -> Option<usize> {
+    let word = unknown.get(number)?;
+    let place = recent.get_mut((word.key.hash() >> (u64::BITS - RECENT.ilog2())) as usize)?;
+    // A number of a batch before may be any; whatever is before this word and like it will do.
+    let first = Some(usize::from(*place)).filter(|&first| first < number);
+    let first = first.filter(|&first| unknown.get(first).is_some_and(|first| first.is_like(word, text)));
+    if first.is_none() {
+        *place = number as u16;
+    }
+    first
 }
 
 impl Desk {

@@ -219,6 +219,16 @@ fn an_added_token_that_text_could_forge_is_refused() {
 
 proptest! {
     #[test]
+    fn new_words_that_come_again_give_what_merging_pair_by_pair_gives(
+        words in proptest::collection::vec("[a-z]{1,70}|[!-/]{1,9}|[á-ž]{4,40}", 1..9),
+        order in proptest::collection::vec(any::<prop::sample::Index>(), 1..3000),
+    ) {
+        let words: Vec<String> = words.iter().map(|word| format!(" {word}")).collect();
+        let text: String = order.iter().map(|place| place.get(&words).as_str()).collect();
+        prop_assert_eq!(plain(&V4, &text), pair_by_pair(&text));
+    }
+
+    #[test]
     fn decoding_gives_the_text_back(text in "\\PC*|[ -~\\s]*|[\\p{Han}\\p{Kana}0-9 ]*|(?s:.*)") {
         prop_assert_eq!(V4.decode(&plain(&V4, &text)), Ok(text.clone().into_bytes()));
         prop_assert_eq!(V4.decode(&special(&V4, &text)), Ok(text.into_bytes()));
