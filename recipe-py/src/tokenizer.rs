@@ -10,9 +10,11 @@ use recipe::special::Special;
 use crate::errors::version;
 use crate::token_ids::TokenIds;
 
-/// Characters of a long text that are made UTF-8 at once, and those that are encoded together: other Python threads run then.
+/// Characters of a long text that are made UTF-8 at once.
 const PIECE: usize = 1 << 13;
+/// Characters that are then encoded, while other Python threads run, by one thread or by several.
 const GROUP: usize = 1 << 16;
+const LARGE_GROUP: usize = 1 << 19;
 
 /// Text ↔ ids, exactly as the model's own tokenizer.
 #[pyclass(frozen, module = "deepseek_recipe")]
@@ -73,8 +75,8 @@ impl Tokenizer {
 
 impl Tokenizer {
     fn ids(&self, text: &Bound<'_, PyString>, special: bool, threads: usize) -> PyResult<Vec<u32>> {
-        if !special && threads <= 1 && is_kept_otherwise(text)? {
-            return self.ids_of_pieces(text).or_else(|error| text.to_str().map_or_else(Err, |_| Err(error)));
+        if !special && is_kept_otherwise(text)? {
+            return self.ids_of_pieces(text, threads).or_else(|error| text.to_str().map_or_else(Err, |_| Err(error)));
         }
         let (py, text) = (text.py(), text.to_str()?);
         let tokenizer = self.0.with_threads(threads);
@@ -91,15 +93,17 @@ impl Tokenizer {
 
     /// Ids of a long text. A str that is not ASCII is UTF-8 only once it was copied, and keeps that copy as long as it lives;
     /// pieces are so small that their memory is at hand.
-    fn ids_of_pieces(&self, text: &Bound<'_, PyString>) -> PyResult<Vec<u32>> {
+    fn ids_of_pieces(&self, text: &Bound<'_, PyString>, threads: usize) -> PyResult<Vec<u32>> {
         let (py, length) = (text.py(), text.len()?);
+        let group = if threads > 1 { LARGE_GROUP } else { GROUP };
         let (mut ids, mut room) = (Vec::with_capacity(length / 3), String::new());
-        let mut encoder = self.0.encode_piecewise();
+        let tokenizer = self.0.with_threads(threads);
+        let mut encoder = tokenizer.encode_piecewise();
         for start in (0..length).step_by(PIECE) {
             let end = (start + PIECE).min(length);
             let piece = text.get_item(PySlice::new(py, start.cast_signed(), end.cast_signed(), 1))?;
             room.push_str(piece.cast::<PyString>()?.to_str()?);
-            if end % GROUP == 0 || end == length {
+            if end % group == 0 || end == length {
                 py.detach(|| encoder.push(&room, &mut ids));
                 room.clear();
             }

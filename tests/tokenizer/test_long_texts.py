@@ -10,7 +10,7 @@ import pytest
 from deepseek_recipe import Tokenizer
 
 GROUP = 1 << 16
-"""Characters above which a text is encoded so, and after which it may be cut."""
+"""Characters above which a text is encoded so, and after which it may be cut; several threads take more."""
 TOKENIZER = Tokenizer.built_in("v4")
 
 
@@ -22,28 +22,35 @@ def text_of(length: int, rare: str) -> str:
     return text[:length]
 
 
+def whole(text: str) -> list[int]:
+    """Ids of a text that spells no control token, which is taken as a whole where it might."""
+    return TOKENIZER.encode(text, special=True)
+
+
 @pytest.mark.parametrize("rare", ["é", "中", "😀"])
-@pytest.mark.parametrize("length", [GROUP, GROUP + 1, 2 * GROUP, 2 * GROUP + 1, 5 * GROUP + 77])
+@pytest.mark.parametrize("length", [GROUP, GROUP + 1, 2 * GROUP, 2 * GROUP + 1, 17 * GROUP + 77])
 def test_ids_are_those_of_the_whole(length: int, rare: str) -> None:
     text = text_of(length, rare)
-    # Two threads take the text as a whole.
-    assert TOKENIZER.encode(text) == TOKENIZER.encode(text, threads=2)
-    assert list(TOKENIZER.encode_to_buffer(text)) == TOKENIZER.encode(text)
+    ids = whole(text)
+    assert TOKENIZER.encode(text) == ids
+    assert list(TOKENIZER.encode_to_buffer(text)) == ids
+    assert TOKENIZER.encode(text, threads=2) == ids
     assert TOKENIZER.decode(TOKENIZER.encode_to_buffer(text)) == text
 
 
 @pytest.mark.parametrize("unit", ["中", "é", " ", "\u0301", "1", "\r\n", "'s"])
 def test_text_without_a_place_to_cut(unit: str) -> None:
     text = "é" + unit * (3 * GROUP)
-    assert TOKENIZER.encode(text) == TOKENIZER.encode(text, threads=2)
+    assert TOKENIZER.encode(text) == TOKENIZER.encode(text, threads=2) == whole(text)
 
 
 def test_text_is_not_kept_twice() -> None:
     text = text_of(3 * GROUP, "😀")
     before = sys.getsizeof(text)
     TOKENIZER.encode_to_buffer(text)
-    assert sys.getsizeof(text) == before
     TOKENIZER.encode_to_buffer(text, threads=2)
+    assert sys.getsizeof(text) == before
+    whole(text)
     assert sys.getsizeof(text) > before, "the size tells of a copy"
 
 

@@ -152,7 +152,7 @@ impl Tokenizer {
         self.encode_stretches(&[Stretch::Plain(text)], out);
     }
 
-    /// Encodes what [`Self::encode_plain`] does, given in pieces, by this thread alone and without the cache.
+    /// Encodes what [`Self::encode_plain`] does, given in pieces. Threads help with pieces that are long themselves.
     pub fn encode_piecewise(&self) -> PiecewiseEncoder<'_> {
         PiecewiseEncoder::new(self)
     }

@@ -28,7 +28,7 @@ impl<'tokenizer> PiecewiseEncoder<'tokenizer> {
         let (body, rest) = body.split_at(last - first);
         self.rest.push_str(head);
         self.encode_rest(out);
-        self.encode(body, out);
+        self.tokenizer.encode_plain(body, out);
         self.rest.push_str(rest);
     }
 
@@ -38,13 +38,8 @@ impl<'tokenizer> PiecewiseEncoder<'tokenizer> {
     }
 
     fn encode_rest(&mut self, out: &mut Vec<u32>) {
-        self.encode(&self.rest, out);
+        self.tokenizer.encode_plain(&self.rest, out);
         self.rest.clear();
-    }
-
-    fn encode(&self, text: &str, out: &mut Vec<u32>) {
-        let vocabulary = &self.tokenizer.vocabulary;
-        vocabulary.at_desk(|desk| vocabulary.encode(desk, text, out));
     }
 }
 
