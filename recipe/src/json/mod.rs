@@ -10,6 +10,7 @@ mod parse;
 mod pretty;
 mod python;
 mod strings;
+mod unescape;
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::strings::{BLOCK, Room, block_at, marks, plain_length};
+use super::unescape::unescape_blocks;
 use super::{Number, ObjectBuilder, Value};
 use crate::error::{Error, ErrorCode};
 
@@ -262,6 +263,9 @@ impl<'a> Parser<'a> {
     fn unescape(&mut self, room: &mut [u8]) -> Result<usize, Error> {
         let (mut length, mut end) = (0, [0; BLOCK]);
         loop {
+            let (read, written) = unescape_blocks(&self.bytes[self.position..], &mut room[length..]);
+            self.position += read;
+            length += written;
             let block = block_at(self.bytes, self.position, &mut end);
             room[length..length + BLOCK].copy_from_slice(block);
             let plain = marks(block).trailing_zeros() as usize;
@@ -276,7 +280,13 @@ impl<'a> Parser<'a> {
             let is_escape = self.peek() == Some(b'\\');
             let letter = self.bytes.get(self.position + 1).filter(|_| is_escape);
             match letter.map_or(0, |letter| SHORT[usize::from(*letter)]) {
-                0 => length += self.long_escape()?.encode_utf8(&mut room[length..]).len(),
+                // Many clients write whole texts so.
+                0 => loop {
+                    length += self.long_escape()?.encode_utf8(&mut room[length..]).len();
+                    if !self.bytes[self.position..].starts_with(b"\\u") {
+                        break;
+                    }
+                },
                 byte => {
                     room[length] = byte;
                     length += 1;
@@ -370,7 +380,7 @@ mod tests {
         ];
         for (written, read) in escapes {
             for (before, after) in
-                (0..3 * BLOCK).flat_map(|before| [0, 1, BLOCK - 1, BLOCK].map(|after| (before, after)))
+                (0..5 * BLOCK).flat_map(|before| [0, 1, BLOCK - 1, 3 * BLOCK].map(|after| (before, after)))
             {
                 let [before, after] = [before, after].map(|count| "~".repeat(count));
                 let text = format!("[\"{before}{written}{after}\",\"{written}{written}\"]");
