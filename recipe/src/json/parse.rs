@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::strings::{BLOCK, Room, block_at, marks, plain_length};
 use super::unescape::unescape_blocks;
-use super::{Number, ObjectBuilder, Value};
+use super::{Number, Object, ObjectBuilder, Value};
 use crate::error::{Error, ErrorCode};
 
 /// Most levels of arrays and objects that may lie inside each other.
@@ -41,23 +41,24 @@ pub fn parse(bytes: &[u8]) -> Result<Value<'_>, Error> {
     read(bytes, Room::Own(Vec::new()))
 }
 
-/// Reads one JSON text as [`parse`] does. Strings with escapes borrow as well: from `room`, which is made as large as the
-/// text if there are any. What it held is lost.
+/// Reads one JSON text as [`parse`] does. Strings with escapes borrow as well: from `room`, which is made at least as
+/// large as the text if there are any. What it held is lost.
 pub fn parse_into<'a>(bytes: &'a [u8], room: &'a mut Vec<u8>) -> Result<Value<'a>, Error> {
-    read(bytes, Room::Lent(room))
+    read(bytes, Room::Lent(Some(room)))
 }
 
 fn read<'a>(bytes: &'a [u8], room: Room<'a>) -> Result<Value<'a>, Error> {
     let mut parser = Parser { bytes, position: 0, depth: 0, room };
-    let value = parser.value().and_then(|value| {
+    let mut value = Value::Null;
+    let whole = parser.value(&mut value).and_then(|()| {
         parser.skip_space();
         match parser.peek() {
-            None => Ok(value),
+            None => Ok(()),
             Some(_) => Err(parser.fault("text follows the end of the value")),
         }
     });
     // Strings were checked one by one, and elsewhere only ASCII is read. What is not UTF-8 is said before anything else.
-    value.map_err(|error| match std::str::from_utf8(bytes) {
+    whole.map(|()| value).map_err(|error| match std::str::from_utf8(bytes) {
         Err(fault) => invalid("the text is not UTF-8", fault.valid_up_to()),
         Ok(_) => error,
     })
@@ -96,19 +97,21 @@ impl<'a> Parser<'a> {
         found
     }
 
-    fn value(&mut self) -> Result<Value<'a>, Error> {
+    /// Reads a value to where it is to be: a processor waits for what it has just written in parts and is to move as a whole.
+    fn value(&mut self, out: &mut Value<'a>) -> Result<(), Error> {
         self.skip_space();
-        match self.peek() {
-            Some(b'"') => self.string().map(Value::String),
-            Some(b'{') => self.nested(Self::object),
-            Some(b'[') => self.nested(Self::array),
-            Some(b'-' | b'0'..=b'9') => self.number(),
-            Some(b't') => self.word("true", Value::Bool(true)),
-            Some(b'f') => self.word("false", Value::Bool(false)),
-            Some(b'n') => self.word("null", Value::Null),
-            Some(_) => Err(self.fault("a value was expected")),
-            None => Err(self.fault("the text ends where a value was expected")),
-        }
+        *out = match self.peek() {
+            Some(b'"') => Value::String(self.string()?),
+            Some(b'{') => Value::Object(self.nested(Self::object)?),
+            Some(b'[') => Value::Array(self.nested(Self::array)?),
+            Some(b'-' | b'0'..=b'9') => Value::Number(self.number()?),
+            Some(b't') => self.word("true", Value::Bool(true))?,
+            Some(b'f') => self.word("false", Value::Bool(false))?,
+            Some(b'n') => self.word("null", Value::Null)?,
+            Some(_) => return Err(self.fault("a value was expected")),
+            None => return Err(self.fault("the text ends where a value was expected")),
+        };
+        Ok(())
     }
 
     fn word(&mut self, word: &str, value: Value<'a>) -> Result<Value<'a>, Error> {
@@ -119,7 +122,7 @@ impl<'a> Parser<'a> {
         Err(self.fault("a value was expected"))
     }
 
-    fn nested(&mut self, read: fn(&mut Self) -> Result<Value<'a>, Error>) -> Result<Value<'a>, Error> {
+    fn nested<T>(&mut self, read: fn(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         if self.depth == MAX_DEPTH {
             let values: [(&str, &dyn std::fmt::Display); 2] = [("limit", &MAX_DEPTH), ("offset", &self.position)];
             return Err(Error::new(ErrorCode::NestingTooDeep, "", &values));
@@ -131,17 +134,17 @@ impl<'a> Parser<'a> {
         value
     }
 
-    fn array(&mut self) -> Result<Value<'a>, Error> {
+    fn array(&mut self) -> Result<Vec<Value<'a>>, Error> {
         let mut items = Vec::new();
         self.skip_space();
         if self.take(b']') {
-            return Ok(Value::Array(items));
+            return Ok(items);
         }
         loop {
-            items.push(self.value()?);
+            self.value(items.push_mut(Value::Null))?;
             self.skip_space();
             if self.take(b']') {
-                return Ok(Value::Array(items));
+                return Ok(items);
             }
             if !self.take(b',') {
                 return Err(self.fault("`,` or `]` was expected"));
@@ -149,11 +152,11 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn object(&mut self) -> Result<Value<'a>, Error> {
+    fn object(&mut self) -> Result<Object<'a>, Error> {
         let mut members = ObjectBuilder::default();
         self.skip_space();
         if self.take(b'}') {
-            return Ok(Value::Object(members.finish()));
+            return Ok(members.finish());
         }
         loop {
             self.skip_space();
@@ -165,10 +168,10 @@ impl<'a> Parser<'a> {
             if !self.take(b':') {
                 return Err(self.fault("`:` was expected"));
             }
-            members.push(key, self.value()?);
+            self.value(members.member(key))?;
             self.skip_space();
             if self.take(b'}') {
-                return Ok(Value::Object(members.finish()));
+                return Ok(members.finish());
             }
             if !self.take(b',') {
                 return Err(self.fault("`,` or `}` was expected"));
@@ -176,7 +179,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn number(&mut self) -> Result<Value<'a>, Error> {
+    fn number(&mut self) -> Result<Number<'a>, Error> {
         let start = self.position;
         self.take(b'-');
         if !self.take(b'0') {
@@ -196,7 +199,7 @@ impl<'a> Parser<'a> {
         let literal = self.text(&self.bytes[start..self.position])?;
         let is_short = exponent.is_none() && literal.len() < SHORT_NUMBER;
         if is_short || literal.parse::<f64>().is_ok_and(f64::is_finite) {
-            return Ok(Value::Number(Number(Cow::Borrowed(literal))));
+            return Ok(Number(Cow::Borrowed(literal)));
         }
         Err(invalid("the number is too large", start))
     }
@@ -210,6 +213,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads a string whose opening quote comes next.
+    #[inline]
     fn string(&mut self) -> Result<Cow<'a, str>, Error> {
         let start = self.position + 1;
         let end = start + plain_length(&self.bytes[start..]);
@@ -225,8 +229,9 @@ impl<'a> Parser<'a> {
     fn escaped(&mut self) -> Result<Cow<'a, str>, Error> {
         // An escape is longer than what it stands for, and no more than a block is written behind it.
         let most = self.bytes.len() - self.position + BLOCK;
-        match std::mem::take(&mut self.room) {
-            Room::Own(mut room) => {
+        match &mut self.room {
+            Room::Own(room) => {
+                let mut room = std::mem::take(room);
                 if room.is_empty() {
                     room.resize(most, 0);
                 }
@@ -236,13 +241,18 @@ impl<'a> Parser<'a> {
                 Ok(text.into())
             }
             Room::Lent(room) => {
-                if room.len() < most {
-                    room.resize(most, 0);
-                }
+                let room = room.take().map_or(&mut [][..], |room| {
+                    if room.len() < most {
+                        // The next turn of a conversation finds it large enough.
+                        *room = vec![0; most + most / 2];
+                    }
+                    room
+                });
                 self.room = Room::Left(room);
                 self.escaped()
             }
             Room::Left(room) => {
+                let room = std::mem::take(room);
                 let length = self.unescape(room)?;
                 let (text, left) = room.split_at_mut(length);
                 // A byte of no text, so that addresses tell texts apart.

@@ -10,15 +10,9 @@ pub(super) enum Room<'a> {
     /// In strings of their own; here they are put together.
     Own(Vec<u8>),
     /// Here, if there are any.
-    Lent(&'a mut Vec<u8>),
+    Lent(Option<&'a mut Vec<u8>>),
     /// Here, one after the other.
     Left(&'a mut [u8]),
-}
-
-impl Default for Room<'_> {
-    fn default() -> Self {
-        Room::Left(&mut [])
-    }
 }
 
 /// The block at `position`; one that begins with the rest and ends in zeros, put into `end`, where the text is too short.

@@ -26,8 +26,11 @@ impl<'v, T: Wire<'v>> Wire<'v> for Option<T> {
 impl<'v, T: Wire<'v>> Wire<'v> for Vec<T> {
     fn read(node: Node<'_, 'v>) -> Result<Self, Error> {
         let items = node.array()?;
-        let read = |(index, value)| T::read(Node { value, path: &Path::Index(node.path, index) });
-        items.iter().enumerate().map(read).collect()
+        let mut all = Vec::with_capacity(items.len());
+        for (index, value) in items.iter().enumerate() {
+            all.push(T::read(Node { value, path: &Path::Index(node.path, index) })?);
+        }
+        Ok(all)
     }
 
     fn schema() -> Value<'static> {
