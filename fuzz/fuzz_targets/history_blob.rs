@@ -57,7 +57,7 @@ fuzz_target!(|turn: Turn| {
     let Some(record) = message.get("token_history").and_then(Value::as_str) else { return };
     assert_eq!(encoded(Some(record), &PLAIN).token_ids, plain.token_ids, "no key");
     let with = encoded(Some(record), &KEYED);
-    assert_eq!(with.prompt, plain.prompt);
+    assert_eq!(with.prompt(), plain.prompt());
     assert_eq!(control_ids(&with), control_ids(&plain));
     assert_eq!(around(&with), around(&plain));
     assert_says_the_same(&turn, message, &before, [&with, &plain]);

@@ -41,7 +41,7 @@ fn request(model: &str, text: &str) -> Encoded {
 }
 
 fn placed(encoded: &Encoded) -> Vec<Special> {
-    encoded.prompt.specials.iter().map(|span| span.special).collect()
+    encoded.prompt().specials.iter().map(|span| span.special).collect()
 }
 
 fuzz_target!(|text: &str| {
@@ -51,7 +51,7 @@ fuzz_target!(|text: &str| {
         let tokenizer = OPTIONS.tokenizer(encoded.version);
         let control =
             encoded.token_ids.iter().copied().filter(|id| matches!(tokenizer.piece(*id), Some(Piece::Special(..))));
-        let expected = encoded.prompt.segments().filter_map(|segment| match segment {
+        let expected = encoded.prompt().segments().filter_map(|segment| match segment {
             Segment::Special(_, spelling) => tokenizer.special_id(spelling),
             Segment::Text(_) => None,
         });

@@ -94,17 +94,17 @@ impl Encoded {
 
     #[getter]
     fn prompt(&self) -> &str {
-        &self.0.prompt.text
+        &self.0.prompt().text
     }
 
     #[getter]
     fn special_ranges(&self) -> Vec<(usize, usize)> {
-        self.0.prompt.special_ranges()
+        self.0.prompt().special_ranges()
     }
 
     #[getter]
     fn images(&self) -> Vec<Image> {
-        self.0.prompt.images.iter().map(Image::new).collect()
+        self.0.images().iter().map(Image::new).collect()
     }
 
     #[getter]

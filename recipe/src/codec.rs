@@ -6,12 +6,12 @@ use std::sync::Arc;
 use crate::constraint::Asked;
 use crate::conversation::ResponseFormat;
 use crate::conversation_json;
-use crate::encoded::{Encoded, asked_tools, constraint, continued, parsing_options};
+use crate::encoded::{Encoded, Written, asked_tools, constraint, continued, parsing_options};
 use crate::error::{Error, ErrorCode};
 use crate::history::{HistoryKey, Replay, Seal};
 use crate::json::{Value, parse_into};
 use crate::model::{DEFAULT_MODELS, Version};
-use crate::prompt::{Prompt, Segment, render_with_turns};
+use crate::prompt::{Draft, Prompt, draft};
 use crate::protocol::{
     Lookup, MissingReasoning, Prepared, Protocol, ReadOptions, RequiredWhileThinking, Sampling, ServerTools,
 };
@@ -114,10 +114,9 @@ pub fn encode_conversation_value(body: &Value<'_>, version: Version, options: &O
 fn encode_prepared(prepared: Prepared<'_>, options: &Options) -> Result<Encoded, Error> {
     let Prepared { conversation, version, .. } = prepared;
     let (spellings, tokenizer) = (options.spellings(version), options.tokenizer(version));
-    let (prompt, turns) = render_with_turns(&conversation, version, &spellings);
+    let (draft, turns) = draft(&conversation, version, &spellings);
     let seal = options.seal(version, &tokenizer);
-    let replay = seal.as_ref().map(|seal| Replay::new(&prompt, &turns, seal, &spellings, &tokenizer));
-    let replay = replay.unwrap_or_default();
+    let faithful = seal.as_ref().filter(|_| !turns.is_empty());
     let sampling = Sampling::resolve(&prepared.sampling, &conversation, version);
     let mut parsing = parsing_options(&conversation);
     parsing.stop_sequences = prepared.stop_sequences;
@@ -133,13 +132,21 @@ fn encode_prepared(prepared: Prepared<'_>, options: &Options) -> Result<Encoded,
         is_format_strict: prepared.is_format_strict,
         is_continued: continued(&conversation).is_some_and(|turn| !turn.content.is_empty()),
     };
+    let (token_ids, written) = match faithful {
+        None => (draft_ids(&draft, &spellings, &tokenizer)?, Written::by_ids(draft)),
+        Some(seal) => {
+            let prompt = draft.into_prompt(&spellings);
+            let replay = Replay::new(&prompt, &turns, seal, &spellings, &tokenizer);
+            (prompt_ids(&prompt, &replay, &spellings, &tokenizer)?, Written::whole(prompt))
+        }
+    };
     Ok(Encoded {
-        token_ids: prompt_ids(&prompt, &replay, &tokenizer)?,
+        token_ids,
         constraint,
         asked,
         thinking: conversation.thinking,
         thinking_budget: prepared.thinking_budget.filter(|_| conversation.thinking),
-        prompt: prompt.into_owned(),
+        written,
         model: prepared.model.to_owned(),
         protocol: None,
         version,
@@ -159,30 +166,57 @@ fn encode_prepared(prepared: Prepared<'_>, options: &Options) -> Result<Encoded,
     })
 }
 
-/// The ids of a prompt: control tokens by their own ids, each stretch of text between them on its own.
-pub(crate) fn prompt_ids(prompt: &Prompt<'_>, replay: &Replay, tokenizer: &Tokenizer) -> Result<Vec<u32>, Error> {
-    // Few of the many marks of a prompt differ.
-    let mut known: Vec<(Special, u32)> = Vec::new();
-    let mut stretches = Vec::with_capacity(2 * prompt.specials.len() + 1);
-    let mut position = 0;
-    for segment in prompt.segments() {
-        let (Segment::Text(spelling) | Segment::Special(_, spelling)) = segment;
-        stretches.push(match segment {
-            Segment::Text(text) => replay.at(position).map_or(Stretch::Plain(text), Stretch::Ids),
-            Segment::Special(special, _) => {
-                let found = known.iter().find(|(known, _)| *known == special).map(|(_, id)| *id);
-                let Some(id) = found.or_else(|| tokenizer.special_id(spelling)) else {
-                    return Err(Error::new(ErrorCode::UnknownControlToken, "", &[("found", &spelling)]));
-                };
-                if found.is_none() {
-                    known.push((special, id));
-                }
-                Stretch::Id(id)
-            }
-        });
-        position += spelling.len();
-    }
+/// The ids of a prompt in pieces: control tokens by their own ids, each stretch of text between them on its own.
+fn draft_ids(draft: &Draft<'_>, spellings: &Spellings, tokenizer: &Tokenizer) -> Result<Vec<u32>, Error> {
+    let known = ControlIds::new(draft.specials(), spellings, tokenizer)?;
+    let stretches = draft.stretches().map(|(text, special)| {
+        let id = special.and_then(|special| known.of(special));
+        Stretch::Text(text, id)
+    });
     let mut ids = Vec::new();
-    tokenizer.encode_stretches(&stretches, &mut ids);
+    tokenizer.encode_stretches(stretches, &mut ids);
     Ok(ids)
+}
+
+/// The ids of a prompt, some of whose texts have ids of their own.
+pub(crate) fn prompt_ids(
+    prompt: &Prompt<'_>,
+    replay: &Replay,
+    spellings: &Spellings,
+    tokenizer: &Tokenizer,
+) -> Result<Vec<u32>, Error> {
+    let known = ControlIds::new(prompt.specials.iter().map(|span| span.special), spellings, tokenizer)?;
+    let texts = prompt.texts().map(|(start, text, special)| {
+        let id = special.and_then(|special| known.of(special));
+        replay.at(start).map_or(Stretch::Text(text.into(), id), |ids| Stretch::Ids(ids, id))
+    });
+    let mut ids = Vec::new();
+    tokenizer.encode_stretches(texts, &mut ids);
+    Ok(ids)
+}
+
+/// The ids of the control tokens that a prompt has.
+struct ControlIds([Option<u32>; Special::ALL.len()]);
+
+impl ControlIds {
+    fn new(
+        specials: impl Iterator<Item = Special>,
+        spellings: &Spellings,
+        tokenizer: &Tokenizer,
+    ) -> Result<Self, Error> {
+        let mut known = Self([None; Special::ALL.len()]);
+        for special in specials {
+            if known.0[special as usize].is_none() {
+                let spelling = spellings.of(special);
+                let id = tokenizer.special_id(spelling);
+                let unknown = || Error::new(ErrorCode::UnknownControlToken, "", &[("found", &spelling)]);
+                known.0[special as usize] = Some(id.ok_or_else(unknown)?);
+            }
+        }
+        Ok(known)
+    }
+
+    fn of(&self, special: Special) -> Option<u32> {
+        self.0[special as usize]
+    }
 }

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use crate::json::Value;
+use crate::json::{FloatStyle, Value, write_python};
 
 /// A request's messages, tools and modes.
 #[derive(Debug, Clone, PartialEq)]
@@ -112,8 +112,37 @@ pub struct ToolCall<'a> {
     pub id: Option<Cow<'a, str>>,
     /// Name of the tool.
     pub name: Cow<'a, str>,
-    /// Arguments as the client sent them: JSON text as a rule, but any text is allowed.
-    pub arguments: Cow<'a, str>,
+    /// Arguments as the client sent them.
+    pub arguments: Arguments<'a>,
+}
+
+/// Arguments of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Arguments<'a> {
+    /// JSON text as a rule, but any text is allowed.
+    Text(Cow<'a, str>),
+    /// JSON that is part of the request.
+    Value(&'a Value<'a>),
+}
+
+impl Arguments<'_> {
+    /// The arguments as text.
+    pub fn text(&self) -> Cow<'_, str> {
+        match self {
+            Arguments::Text(text) => Cow::Borrowed(text),
+            Arguments::Value(value) => {
+                let mut text = String::new();
+                write_python(value, FloatStyle::V4, &mut text);
+                Cow::Owned(text)
+            }
+        }
+    }
+}
+
+impl<'a, T: Into<Cow<'a, str>>> From<T> for Arguments<'a> {
+    fn from(text: T) -> Self {
+        Arguments::Text(text.into())
+    }
 }
 
 /// A tool the model may call.

@@ -93,8 +93,8 @@ fn a_turn_with_calls_comes_back_with_its_own_ids() {
         let turns = Turns::new(protocol, version, Some(REASONING), CONTENT, &CALLS);
         let (next, plain) = (turns.next(&keyed()), turns.next(&Options::default()));
         assert!(!turns.hits(&plain), "{protocol:?} {version:?}: the text alone must miss");
-        assert!(turns.hits(&next), "{protocol:?} {version:?}: {:?}", next.prompt.text);
-        assert_eq!(next.prompt, plain.prompt);
+        assert!(turns.hits(&next), "{protocol:?} {version:?}: {:?}", next.prompt().text);
+        assert_eq!(next.prompt(), plain.prompt());
         assert_eq!(control_ids(&next), control_ids(&plain));
     }
 }
@@ -113,7 +113,7 @@ fn reasoning_that_the_prompt_leaves_out_is_skipped() {
     for (protocol, version) in cases() {
         let turns = Turns::with_tools(protocol, version, Some(REASONING), CONTENT, &[], false);
         let next = turns.next(&keyed());
-        assert!(!next.prompt.text.contains(REASONING));
+        assert!(!next.prompt().text.contains(REASONING));
         let content = unusual_ids(CONTENT, 3);
         assert!(next.token_ids.windows(content.len()).any(|ids| ids == content), "{protocol:?} {version:?}");
         assert_ne!(next.token_ids, turns.plain());

@@ -103,7 +103,7 @@ fn around(encoded: &Encoded) -> [&[u32]; 2] {
 
 /// `sent` is the message that the client sent back. Where the format itself does not keep it, the record may.
 fn assert_says_the_same(with: &Encoded, without: &Encoded, sent: &Value, tools: bool) {
-    assert_eq!(with.prompt, without.prompt);
+    assert_eq!(with.prompt(), without.prompt());
     assert_eq!(control_ids(with), control_ids(without));
     assert_eq!(around(with), around(without));
     let message = |encoded: &Encoded| said(encoded.version, &past_answer(encoded), tools);
@@ -149,7 +149,7 @@ proptest! {
         let later = sent_back(protocol, &response(&first, &own, BackendFinish::Stop));
         let next = encoded(&request(protocol, version, true, true, &later), protocol, &keyed());
         let cached = [&first.token_ids[..], &own[..]].concat();
-        prop_assert!(next.token_ids.starts_with(&cached), "{:?}", next.prompt.text);
+        prop_assert!(next.token_ids.starts_with(&cached), "{:?}", next.prompt().text);
     }
 
     #[test]

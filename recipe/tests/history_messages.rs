@@ -142,7 +142,7 @@ fn an_answer_with_the_block_can_be_continued() {
         encoded(&request(PROTOCOL, VERSION, false, true, std::slice::from_ref(said)), PROTOCOL, &options)
     };
     let (with, without) = (encoded(&said, keyed()), encoded(&plain, Options::default()));
-    assert_eq!(with.prompt, without.prompt);
+    assert_eq!(with.prompt(), without.prompt());
     assert!(with.token_ids.ends_with(&unusual_ids("An unbelievable", 3)));
     assert_eq!(with.parsing, without.parsing);
     assert_eq!(with.seal, None, "what follows goes on in a turn");

@@ -57,7 +57,7 @@ fn newlines_beside_marks_come_back_as_the_model_wrote_them() {
                     let shown = first.tokenizer.decode(&next.token_ids[first.token_ids.len()..]).unwrap();
                     let shown = String::from_utf8(shown).unwrap();
                     assert!(next.token_ids.starts_with(&cached), "{protocol:?} {version:?} {text:?}: {shown:?}");
-                    assert_eq!(next.prompt, plain.prompt);
+                    assert_eq!(next.prompt(), plain.prompt());
                     assert_eq!(said(version, &past_answer(&next), true), said(version, &(thinking, own), true));
                 }
             }

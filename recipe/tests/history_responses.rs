@@ -59,7 +59,7 @@ fn the_record_is_found_wherever_it_stands_before_the_last_result() {
             let mut items = items.clone();
             items.insert(place, item.clone());
             let with = next(version, &items, &keyed());
-            assert_eq!(with.prompt, plain.prompt);
+            assert_eq!(with.prompt(), plain.prompt());
             assert_eq!(with.token_ids == whole.token_ids, place <= last_result, "{version:?} at {place}");
         }
     }

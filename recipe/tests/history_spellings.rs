@@ -57,7 +57,7 @@ impl Turn {
         let shown = |ids: &[u32]| String::from_utf8_lossy(&next.tokenizer.decode(ids).unwrap()).into_owned();
         let missed = shown(&next.token_ids[self.shared(&next)..]);
         assert!(next.token_ids.starts_with(&self.cached), "{:?} {:?} {what}: {missed:?}", self.protocol, self.version);
-        assert_eq!(next.prompt, self.next(later, &Options::default()).prompt);
+        assert_eq!(next.prompt(), self.next(later, &Options::default()).prompt());
         let own = said(self.version, &(self.thinking, self.own.clone()), true);
         assert_eq!(said(self.version, &past_answer(&next), true), own);
     }

@@ -85,7 +85,7 @@ pub fn explain_continuing(
     let (prompt, turns, trace) = render_traced(&prepared.conversation, version, &spellings);
     let seal = options.seal(version, &tokenizer);
     let replay = seal.map(|seal| Replay::new(&prompt, &turns, &seal, &spellings, &tokenizer)).unwrap_or_default();
-    let token_ids = prompt_ids(&prompt, &replay, &tokenizer)?;
+    let token_ids = prompt_ids(&prompt, &replay, &spellings, &tokenizer)?;
     let places = Places::new(body, &stored);
     let stretches = Owners::new(&places, &trace, protocol).stretches();
     let tokens = tokens::tokens(&token_ids, &prompt, &replay, &tokenizer)?;

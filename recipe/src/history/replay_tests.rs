@@ -6,7 +6,7 @@ use super::*;
 use crate::codec::prompt_ids;
 use crate::conversation::{AssistantMessage, Conversation, Message, ToolCall};
 use crate::model::Version;
-use crate::prompt::render_with_turns;
+use crate::prompt::draft;
 use crate::tokenizer::Piece;
 
 /// What is most likely to be taken for something else: blanks, newlines, marks and what begins them, JSON, control tokens.
@@ -71,7 +71,7 @@ proptest! {
             let turn = AssistantMessage { records, ..turn(arguments, content) };
             Conversation { messages: vec![Message::Assistant(turn)], thinking: false, ..Conversation::default() }
         };
-        let (prompt, _) = render_with_turns(&conversation(vec!["no record"]), version, &spellings);
+        let prompt = draft(&conversation(vec!["no record"]), version, &spellings).0.into_prompt(&spellings);
         let first = prompt.specials.iter().position(|span| span.special == Special::ThinkingEnd).unwrap();
         let last = prompt.specials.iter().position(|span| span.special == Special::Eos).unwrap();
         let printed = Printed::of(&prompt, prompt.specials[first].end, first + 1, last);
@@ -88,10 +88,11 @@ proptest! {
             lengths.into_iter().chain(ids).for_each(|number| write_number(number, &mut body));
         }
         let record = seal.close(&body).unwrap();
-        let (prompt, turns) = render_with_turns(&conversation(vec![&record]), version, &spellings);
+        let (draft, turns) = draft(&conversation(vec![&record]), version, &spellings);
+        let prompt = draft.into_prompt(&spellings);
         let replay = Replay::new(&prompt, &turns, &seal, &spellings, &tokenizer);
-        let ids = prompt_ids(&prompt, &replay, &tokenizer).unwrap();
-        let plain = prompt_ids(&prompt, &Replay::default(), &tokenizer).unwrap();
+        let ids = prompt_ids(&prompt, &replay, &spellings, &tokenizer).unwrap();
+        let plain = prompt_ids(&prompt, &Replay::default(), &spellings, &tokenizer).unwrap();
         prop_assert_eq!(split(&ids, format).1, split(&plain, format).1, "control tokens");
         let [start, end] = ["</think>", "<｜end▁of▁sentence｜>"].map(|spelling| {
             ids.iter().position(|id| Some(*id) == tokenizer.special_id(spelling)).unwrap()

@@ -4,16 +4,22 @@
 //! two control tokens is tokenised without the control vocabulary, so nothing said can forge one.
 
 mod arguments;
+mod draft;
 mod tools;
 mod trace;
 mod v4;
 mod v41;
 
-use crate::conversation::{AssistantMessage, Content, Conversation, ImageSource, Message, Part, Tool};
+use std::borrow::Cow;
+
+use crate::conversation::{
+    Arguments, AssistantMessage, Content, Conversation, ImageSource, Message, Part, Tool, ToolCall,
+};
 use crate::json::{Value, write_python, write_python_watched};
 use crate::model::Version;
 use crate::special::{Special, Spellings};
 
+pub(crate) use draft::Draft;
 pub(crate) use tools::Words as Markup;
 pub(crate) use trace::{Address, Scope, Setting, Trace};
 
@@ -68,6 +74,14 @@ impl Prompt<'_> {
         stretches.chain([Segment::Text(last)])
     }
 
+    /// The texts between the control tokens and where they begin, each with the token behind it, if there is one.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = (usize, &str, Option<Special>)> + Clone {
+        let starts = [0].into_iter().chain(self.specials.iter().map(|span| span.end));
+        let ends = self.specials.iter().map(|span| (span.start, Some(span.special)));
+        let ends = ends.chain([(self.text.len(), None)]);
+        starts.zip(ends).map(|(start, (end, special))| (start, &self.text[start..end], special))
+    }
+
     /// Ranges of the control tokens, counted in code points.
     pub fn special_ranges(&self) -> Vec<(usize, usize)> {
         let mut ranges = Vec::with_capacity(self.specials.len());
@@ -101,34 +115,34 @@ pub(crate) struct Turn<'a> {
 
 /// Writes the prompt of `conversation` in the grammar of `version`.
 pub fn render<'a>(conversation: &Conversation<'a>, version: Version, spellings: &Spellings) -> Prompt<'a> {
-    write(conversation, version, spellings, None).prompt
+    write(conversation, version, spellings, None).draft.into_prompt(spellings)
 }
 
-/// Writes the prompt as [`render`] does, and tells which turns of it have records.
-pub(crate) fn render_with_turns<'a>(
+/// Writes the prompt as [`render`] does, but leaves it in pieces, and tells which turns of it have records.
+pub(crate) fn draft<'a>(
     conversation: &Conversation<'a>,
     version: Version,
     spellings: &Spellings,
-) -> (Prompt<'a>, Vec<Turn<'a>>) {
+) -> (Draft<'a>, Vec<Turn<'a>>) {
     let writer = write(conversation, version, spellings, None);
-    (writer.prompt, writer.turns)
+    (writer.draft, writer.turns)
 }
 
-/// Does so too, and notes where each stretch of it came from.
+/// Writes the prompt as [`render`] does, tells which turns of it have records, and notes where each stretch of it came from.
 pub(crate) fn render_traced<'a>(
     conversation: &Conversation<'a>,
     version: Version,
     spellings: &Spellings,
 ) -> (Prompt<'a>, Vec<Turn<'a>>, Trace) {
     let writer = write(conversation, version, spellings, Some(Trace::new()));
-    (writer.prompt, writer.turns, writer.trace.unwrap_or_else(Trace::new))
+    (writer.draft.into_prompt(spellings), writer.turns, writer.trace.unwrap_or_else(Trace::new))
 }
 
 /// Writes the reasoning of a turn as a prompt does, without the marks around it.
 pub(crate) fn render_reasoning(reasoning: &str, version: Version, spellings: &Spellings) -> Prompt<'static> {
     let mut writer = Writer::new(version, spellings, None);
-    writer.model_text(reasoning);
-    writer.prompt
+    writer.model_text(&Cow::Borrowed(reasoning));
+    writer.draft.into_prompt(spellings).into_owned()
 }
 
 /// Writes what follows the reasoning of a turn as a prompt does, without the marks around it.
@@ -138,7 +152,7 @@ pub(crate) fn render_answer<'a>(turn: &AssistantMessage<'a>, version: Version, s
         Version::V4 => v4::answer(turn, &mut writer),
         Version::V41 => v41::answer(turn, &mut writer),
     }
-    writer.prompt
+    writer.draft.into_prompt(spellings)
 }
 
 fn write<'s, 'a>(
@@ -148,7 +162,7 @@ fn write<'s, 'a>(
     trace: Option<Trace>,
 ) -> Writer<'s, 'a> {
     let mut writer = Writer::new(version, spellings, trace);
-    writer.prompt.text.reserve(expected_length(conversation));
+    writer.draft.reserve(expected_length(conversation));
     match version {
         Version::V4 => v4::write(conversation, &mut writer),
         Version::V41 => v41::write(conversation, &mut writer),
@@ -156,24 +170,30 @@ fn write<'s, 'a>(
     writer
 }
 
-/// Bytes that a prompt will have, about: room that is taken at once is not filled twice.
+/// Bytes of a prompt that will not be borrowed, about: room that is taken at once is not filled twice.
 fn expected_length(conversation: &Conversation<'_>) -> usize {
     /// Markup around a message, a call or a tool, and the properties of a tool.
     const MARKUP: usize = 256;
-    let message = |message: &Message<'_>| {
-        let said: usize = message.content().texts().map(str::len).sum();
-        let Message::Assistant(turn) = message else { return said + MARKUP };
-        let called: usize = turn.calls.iter().map(|call| call.arguments.len() + MARKUP).sum();
-        said + called + turn.reasoning.as_deref().map_or(0, str::len) + MARKUP
+    let call = |call: &ToolCall<'_>| match &call.arguments {
+        Arguments::Text(text) => text.len() + MARKUP,
+        Arguments::Value(_) => 2 * MARKUP,
+    };
+    let message = |message: &Message<'_>| match message {
+        Message::Assistant(turn) => turn.calls.iter().map(call).sum(),
+        _ => MARKUP / 4,
     };
     let tool = |tool: &Tool<'_>| tool.description.as_deref().map_or(0, str::len) + 4 * MARKUP;
-    conversation.messages.iter().map(message).sum::<usize>() + conversation.tools.iter().map(tool).sum::<usize>()
+    conversation.messages.iter().map(message).sum::<usize>()
+        + MARKUP * 4
+        + conversation.tools.iter().map(tool).sum::<usize>()
 }
 
 /// Appends to a prompt. Its methods are the only way to place a control token.
 struct Writer<'s, 'a> {
-    prompt: Prompt<'a>,
+    draft: Draft<'a>,
     turns: Vec<Turn<'a>>,
+    /// Where arguments with escapes are read into.
+    room: Vec<u8>,
     spellings: &'s Spellings,
     grounding: [(Special, &'s str); 8],
     /// Bytes that begin a grounding mark.
@@ -195,29 +215,35 @@ impl<'s, 'a> Writer<'s, 'a> {
         let first = grounding[0].1.chars().next();
         let grounding_start =
             first.filter(|first| first.is_ascii() && grounding.iter().all(|(_, mark)| mark.starts_with(*first)));
-        let (prompt, turns) = (Prompt::default(), Vec::new());
-        Self { prompt, turns, spellings, grounding, grounding_starts, grounding_start, version, trace }
+        let (draft, turns, room) = (Draft::default(), Vec::new(), Vec::new());
+        Self { draft, turns, room, spellings, grounding, grounding_starts, grounding_start, version, trace }
     }
 
     /// Appends text that can never become a control token.
     fn text(&mut self, text: &str) {
-        self.prompt.text.push_str(text);
+        self.draft.push(text);
+        self.note(text);
+    }
+
+    /// Appends such text of the request.
+    fn said(&mut self, text: &'a str) {
+        self.draft.borrow(text);
         self.note(text);
     }
 
     /// Appends a JSON value.
     fn json(&mut self, value: &Value<'_>) {
-        let (style, out) = (self.version.float_style(), &mut self.prompt.text);
-        match &mut self.trace {
+        let style = self.version.float_style();
+        self.draft.push_with(|before, out| match &mut self.trace {
             None => write_python(value, style, out),
-            Some(trace) => write_python_watched(value, style, out, &mut |end, source| trace.note(end, source)),
-        }
+            Some(trace) => write_python_watched(value, style, out, &mut |end, source| trace.note(before + end, source)),
+        });
     }
 
     /// Notes what the latest text was copied from.
     fn note(&mut self, source: &str) {
         if let Some(trace) = &mut self.trace {
-            trace.note(self.prompt.text.len(), source);
+            trace.note(self.draft.len(), source);
         }
     }
 
@@ -237,9 +263,7 @@ impl<'s, 'a> Writer<'s, 'a> {
 
     /// Appends a control token that `source` spells.
     fn special_from(&mut self, special: Special, source: &str) {
-        let start = self.prompt.text.len();
-        self.prompt.text.push_str(self.spellings.of(special));
-        self.prompt.specials.push(SpecialSpan { start, end: self.prompt.text.len(), special });
+        self.draft.mark(special, self.spellings);
         self.note(source);
     }
 
@@ -247,7 +271,7 @@ impl<'s, 'a> Writer<'s, 'a> {
     fn open_turn(&mut self, turn: &AssistantMessage<'a>) {
         self.special(Special::Assistant);
         if !turn.records.is_empty() {
-            self.turns.push(Turn { first: self.prompt.specials.len(), records: turn.records.clone() });
+            self.turns.push(Turn { first: self.draft.marks(), records: turn.records.clone() });
         }
     }
 
@@ -284,18 +308,27 @@ impl<'s, 'a> Writer<'s, 'a> {
     fn parts(&mut self, content: &Content<'a>) {
         for part in &content.0 {
             match part {
-                Part::Text(text) => self.text(text),
+                Part::Text(Cow::Borrowed(text)) => self.said(text),
+                Part::Text(Cow::Owned(text)) => self.text(text),
                 Part::Image(source) => {
                     self.within(|| Scope::image(source), |writer| writer.special(Special::Image));
-                    self.prompt.images.push(source.clone());
+                    self.draft.images.push(source.clone());
                 }
-                Part::UnplacedImage(source) => self.prompt.images.push(source.clone()),
+                Part::UnplacedImage(source) => self.draft.images.push(source.clone()),
             }
         }
     }
 
     /// Appends what the model itself said: the only text in which the grounding marks are control tokens.
-    fn model_text(&mut self, text: &str) {
+    #[expect(clippy::ptr_arg, reason = "what is borrowed stays where it is")]
+    fn model_text(&mut self, text: &Cow<'a, str>) {
+        match text {
+            Cow::Borrowed(text) => self.model_text_with(text, Self::said),
+            Cow::Owned(text) => self.model_text_with(text, Self::text),
+        }
+    }
+
+    fn model_text_with<'t>(&mut self, text: &'t str, append: impl Fn(&mut Self, &'t str)) {
         let (grounding, starts, start) = (self.grounding, self.grounding_starts, self.grounding_start);
         let (mut done, mut position) = (0, 0);
         let next = |position: usize| match start {
@@ -309,12 +342,12 @@ impl<'s, 'a> Writer<'s, 'a> {
                 position += 1;
                 continue;
             };
-            self.text(&text[done..position]);
+            append(self, &text[done..position]);
             self.special_from(*special, &text[position..position + mark.len()]);
             position += mark.len();
             done = position;
         }
-        self.text(&text[done..]);
+        append(self, &text[done..]);
     }
 
     /// Appends content of the model.

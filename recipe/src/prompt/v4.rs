@@ -173,10 +173,9 @@ pub(super) fn answer<'a>(turn: &AssistantMessage<'a>, writer: &mut Writer<'_, 'a
     writer.call_block(calls.into_iter(), &WORDS);
 }
 
-fn thinking(turn: &AssistantMessage<'_>, conversation: &Conversation<'_>, writer: &mut Writer<'_, '_>) {
+fn thinking<'a>(turn: &AssistantMessage<'a>, conversation: &Conversation<'a>, writer: &mut Writer<'_, 'a>) {
     let keep = turn.prefix || (conversation.thinking && conversation.uses_tools());
-    let reasoning = turn.reasoning.as_deref().filter(|_| keep);
-    if let Some(reasoning) = reasoning {
+    if let Some(reasoning) = turn.reasoning.as_ref().filter(|_| keep) {
         writer.special(Special::ThinkingStart);
         writer.within(|| Scope::reasoning(turn), |writer| writer.model_text(reasoning));
     }

@@ -3,6 +3,7 @@
 //! System messages are turns of their own and stay where they were said; the first one also carries the effort, the tools
 //! and the response format. Runs of user messages and tool results share one user turn.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::conversation::{
@@ -152,7 +153,7 @@ fn assistant<'a>(turn: &AssistantMessage<'a>, conversation: &Conversation<'a>, w
     let keep = conversation.thinking && (turn.prefix || conversation.uses_tools());
     if keep {
         writer.special(Special::ThinkingStart);
-        let reasoning = turn.reasoning.as_deref().unwrap_or_default();
+        let reasoning = turn.reasoning.as_ref().unwrap_or(&Cow::Borrowed(""));
         writer.within(|| Scope::reasoning(turn), |writer| writer.model_text(reasoning));
     }
     if !(keep && turn.leaves_thinking_open() && turn.calls.is_empty()) {

@@ -27,6 +27,7 @@ mod stretches;
 mod tables;
 mod trie;
 mod words;
+mod woven;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -46,6 +47,7 @@ pub use piecewise::PiecewiseEncoder;
 pub use ranges::{RangeCache, RangeCacheStatistics};
 pub(crate) use stretches::Stretch;
 pub use tables::ALIGNMENT as IMAGE_ALIGNMENT;
+pub(crate) use woven::{Insert, Woven};
 
 /// A tokenizer of the DeepSeek family: immutable, cheap to clone, safe to share between threads.
 #[derive(Clone)]
@@ -149,7 +151,7 @@ impl Tokenizer {
 
     /// Appends the ids of `text` without any added vocabulary: control tokens that it spells out stay ordinary text.
     pub fn encode_plain(&self, text: &str, out: &mut Vec<u32>) {
-        self.encode_stretches(&[Stretch::Plain(text)], out);
+        self.encode_stretches([Stretch::Text(text.into(), None)].into_iter(), out);
     }
 
     /// Encodes what [`Self::encode_plain`] does, given in pieces. Threads help with pieces that are long themselves.
@@ -158,11 +160,19 @@ impl Tokenizer {
     }
 
     /// Appends the ids of all `stretches`.
-    pub(crate) fn encode_stretches(&self, stretches: &[Stretch<'_>], out: &mut Vec<u32>) {
+    pub(crate) fn encode_stretches<'text>(
+        &self,
+        stretches: impl Iterator<Item = Stretch<'text>> + Clone,
+        out: &mut Vec<u32>,
+    ) {
+        let (mut bytes, mut count) = (0, 0);
+        stretches.clone().for_each(|stretch| (bytes, count) = (bytes + stretch.bytes(), count + 1));
         // Ordinary text has more than three bytes a token; room that is not used costs nothing.
-        out.reserve(stretches.iter().map(Stretch::bytes).sum::<usize>() / 3 + stretches.len());
+        out.reserve(bytes / 3 + 2 * count);
         self.vocabulary.at_desk(|desk| {
-            if !parallel::encode(self, desk, stretches, out) {
+            if parallel::is_worthwhile(self, bytes) {
+                parallel::encode(self, desk, stretches, out);
+            } else {
                 stretches::encode(self, desk, stretches, out);
             }
         });
@@ -182,13 +192,12 @@ impl Tokenizer {
     /// Appends the ids of `text` with added tokens recognised wherever it spells them. For trusted text only.
     pub fn encode_with_special(&self, text: &str, out: &mut Vec<u32>) {
         let mut stretches = Vec::new();
-        self.added.split(text, |part| {
-            stretches.push(match part {
-                Part::Plain(plain) => Stretch::Plain(plain),
-                Part::Token(id) => Stretch::Id(id),
-            });
+        self.added.split(text, |part| match (part, stretches.last_mut()) {
+            (Part::Plain(plain), _) => stretches.push(Stretch::Text(plain.into(), None)),
+            (Part::Token(id), Some(Stretch::Text(_, behind @ None))) => *behind = Some(id),
+            (Part::Token(id), _) => stretches.push(Stretch::Text("".into(), Some(id))),
         });
-        self.encode_stretches(&stretches, out);
+        self.encode_stretches(stretches.into_iter(), out);
     }
 
     /// Id of the added token with exactly this spelling.

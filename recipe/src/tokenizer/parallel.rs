@@ -19,12 +19,20 @@ const JOB: usize = 16 << 10;
 /// Bytes of text that are worth waking a helper for.
 const ENOUGH: usize = 64 << 10;
 
-/// Appends the ids of `stretches` with the help of other threads; if that is not worth their while, does nothing and says so.
-pub(super) fn encode(tokenizer: &Tokenizer, desk: &mut Desk, stretches: &[Stretch<'_>], out: &mut Vec<u32>) -> bool {
-    if tokenizer.threads == 1 || stretches.iter().map(Stretch::bytes).sum::<usize>() < ENOUGH {
-        return false;
-    }
-    let pieces = pieces(stretches);
+/// Whether `bytes` of text are worth the while of other threads, if there are any.
+pub(super) fn is_worthwhile(tokenizer: &Tokenizer, bytes: usize) -> bool {
+    tokenizer.threads > 1 && bytes >= ENOUGH
+}
+
+/// Appends the ids of `stretches` with the help of other threads.
+pub(super) fn encode<'text>(
+    tokenizer: &Tokenizer,
+    desk: &mut Desk,
+    stretches: impl Iterator<Item = Stretch<'text>> + Clone,
+    out: &mut Vec<u32>,
+) {
+    let wholes = wholes(stretches.clone());
+    let pieces = pieces(stretches, &wholes);
     let batch = Batch::new(tokenizer, &pieces);
     let most = (tokenizer.threads - 1).min(batch.jobs.len().saturating_sub(1));
     let vocabulary = Arc::clone(&tokenizer.vocabulary);
@@ -36,16 +44,33 @@ pub(super) fn encode(tokenizer: &Tokenizer, desk: &mut Desk, stretches: &[Stretc
         }
     });
     batch.append_found(out);
-    true
+}
+
+/// What is woven and too long for one job, whole; empty for all else.
+fn wholes<'text>(stretches: impl Iterator<Item = Stretch<'text>>) -> Vec<String> {
+    let whole = |stretch| match stretch {
+        Stretch::Text(text, _) if text.plain().is_none() && text.len() > JOB => text.pieces().collect(),
+        _ => String::new(),
+    };
+    stretches.map(whole).collect()
 }
 
 /// Cuts long texts into parts.
-fn pieces<'text>(stretches: &[Stretch<'text>]) -> Vec<Stretch<'text>> {
-    let mut pieces = Vec::with_capacity(stretches.len());
-    for stretch in stretches {
-        match *stretch {
-            Stretch::Plain(text) => pieces.extend(parts(text, JOB).map(Stretch::Plain)),
-            known => pieces.push(known),
+fn pieces<'whole, 'text: 'whole>(
+    stretches: impl Iterator<Item = Stretch<'text>>,
+    wholes: &'whole [String],
+) -> Vec<Stretch<'whole>> {
+    let mut pieces = Vec::with_capacity(wholes.len());
+    for (stretch, whole) in stretches.zip(wholes) {
+        match stretch {
+            Stretch::Text(text, id) if text.len() > JOB => {
+                let parts = parts(text.plain().unwrap_or(whole), JOB);
+                pieces.extend(parts.map(|part| Stretch::Text(part.into(), None)));
+                if let Some(Stretch::Text(_, behind)) = pieces.last_mut() {
+                    *behind = id;
+                }
+            }
+            short => pieces.push(short),
         }
     }
     pieces
@@ -75,7 +100,8 @@ impl<'pieces, 'text> Batch<'pieces, 'text> {
 
     /// Appends the ids of a job.
     fn run(&self, job: usize, desk: &mut Desk, out: &mut Vec<u32>) {
-        stretches::encode(self.tokenizer, desk, self.jobs.get(job).copied().unwrap_or_default(), out);
+        let job = self.jobs.get(job).copied().unwrap_or_default();
+        stretches::encode(self.tokenizer, desk, job.iter().copied(), out);
     }
 
     /// Takes jobs as long as some are left.
@@ -147,8 +173,9 @@ impl Left {
 
 #[cfg(test)]
 mod tests {
-    use super::{Batch, Stretch, encode, pieces};
+    use super::{Batch, Stretch, encode, is_worthwhile, pieces, wholes};
     use crate::model::Version;
+    use crate::tokenizer::{Insert, Woven};
 
     fn plain(text: &str) -> Vec<u32> {
         let mut ids = Vec::new();
@@ -159,20 +186,27 @@ mod tests {
     #[test]
     fn jobs_hold_everything_once_and_are_of_a_size() {
         let (long, short) = ("word ".repeat(50_000), "word ".repeat(100));
-        let mut stretches = vec![Stretch::Ids(&[1, 2]), Stretch::Plain(&long), Stretch::Plain(""), Stretch::Ids(&[])];
+        let [long_insert, short_insert] = [&*long, &short].map(|text| [Insert { after: 1, text }]);
+        let mut stretches = vec![Stretch::Ids(&[1, 2], None), Stretch::Text((&*long).into(), Some(3))];
+        stretches.extend([Stretch::Text("".into(), None), Stretch::Ids(&[], Some(4))]);
+        stretches.push(Stretch::Text(Woven::new("<>", &long_insert), None));
         for id in 0..300 {
-            stretches.extend([Stretch::Id(id), Stretch::Plain(&short)]);
+            let text = if id % 2 == 0 { (&*short).into() } else { Woven::new("<>", &short_insert) };
+            stretches.push(Stretch::Text(text, Some(id)));
         }
-        let (tokenizer, pieces) = (Version::V4.tokenizer(), pieces(&stretches));
+        let wholes = wholes(stretches.iter().copied());
+        let (tokenizer, pieces) = (Version::V4.tokenizer(), pieces(stretches.into_iter(), &wholes));
         let batch = Batch::new(&tokenizer, &pieces);
-        assert!((20..30).contains(&batch.jobs.len()), "{} jobs", batch.jobs.len());
+        assert!((35..45).contains(&batch.jobs.len()), "{} jobs", batch.jobs.len());
         let mut ids = Vec::new();
         tokenizer.vocabulary.at_desk(|desk| (0..batch.jobs.len()).for_each(|job| batch.run(job, desk, &mut ids)));
         let mut expected = vec![1, 2];
         expected.extend(plain(&long));
+        expected.extend([3, 4]);
+        expected.extend(plain(&format!("<{long}>")));
         for id in 0..300 {
+            expected.extend(plain(&if id % 2 == 0 { short.clone() } else { format!("<{short}>") }));
             expected.push(id);
-            expected.extend(plain(&short));
         }
         assert!(ids == expected);
     }
@@ -180,11 +214,10 @@ mod tests {
     #[test]
     fn few_bytes_or_one_thread_ask_nobody() {
         let (two, text) = (Version::V4.tokenizer().with_threads(2), "word ".repeat(20_000));
-        let (mut out, long) = (Vec::new(), [Stretch::Plain(&text)]);
-        two.vocabulary.at_desk(|desk| {
-            assert!(!encode(&two, desk, &[Stretch::Plain(&text[..60_000])], &mut out) && out.is_empty());
-            assert!(!encode(&two.with_threads(1), desk, &long, &mut out) && out.is_empty());
-            assert!(encode(&two, desk, &long, &mut out) && out == plain(&text));
-        });
+        assert!(!is_worthwhile(&two, 60_000) && !is_worthwhile(&two.with_threads(1), text.len()));
+        assert!(is_worthwhile(&two, text.len()));
+        let mut out = Vec::new();
+        two.vocabulary.at_desk(|desk| encode(&two, desk, [Stretch::Text((&*text).into(), None)].into_iter(), &mut out));
+        assert!(out == plain(&text));
     }
 }

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::prefetch::prefetch;
+use super::woven::Woven;
 
 /// Shorter ranges are encoded about as fast as they are found.
 pub(super) const SHORTEST: usize = 32;
@@ -41,7 +42,7 @@ pub struct RangeCache {
 struct Count(AtomicU64, AtomicU64);
 
 impl Count {
-    fn add(&self, text: &str) {
+    fn add(&self, text: Woven<'_>) {
         self.0.fetch_add(1, Ordering::Relaxed);
         self.1.fetch_add(text.len() as u64, Ordering::Relaxed);
     }
@@ -104,7 +105,7 @@ struct Range(Arc<[u32]>);
 
 impl Range {
     /// `None` if one of the numbers is too large.
-    fn new(text: &str, ids: &[u32]) -> Option<Self> {
+    fn new(text: Woven<'_>, ids: &[u32]) -> Option<Self> {
         let numbers = [u32::try_from(text.len()).ok()?, u32::try_from(ids.len()).ok()?];
         let text_words = text.len().div_ceil(4);
         let mut range: Arc<[u32]> = repeat_n(0, numbers.len() + text_words + ids.len()).collect();
@@ -112,20 +113,22 @@ impl Range {
         let (words, own_ids) = rest.split_at_mut_checked(text_words)?;
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(words);
         head.copy_from_slice(&numbers);
-        bytes.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
+        let mut place = 0;
+        for piece in text.pieces() {
+            bytes.get_mut(place..place + piece.len())?.copy_from_slice(piece.as_bytes());
+            place += piece.len();
+        }
         own_ids.copy_from_slice(ids);
         Some(Self(range))
     }
 
     /// The ids, if this is `text`.
-    fn ids_of(&self, text: &str) -> Option<&[u32]> {
+    fn ids_of(&self, text: Woven<'_>) -> Option<&[u32]> {
         let [length, _, words @ ..] = &*self.0 else { return None };
-        if *length as usize != text.len() {
-            return None;
-        }
-        let (words, ids) = words.split_at_checked(text.len().div_ceil(4))?;
+        let length = *length as usize;
+        let (words, ids) = words.split_at_checked(length.div_ceil(4))?;
         let bytes: &[u8] = bytemuck::cast_slice(words);
-        (bytes.get(..text.len()) == Some(text.as_bytes())).then_some(ids)
+        bytes.get(..length).is_some_and(|bytes| text.is(bytes)).then_some(ids)
     }
 
     fn bytes(&self) -> usize {
@@ -170,8 +173,8 @@ impl RangeCache {
     }
 
     /// Looks for texts that are to be encoded one after the other. None of them is shorter than [`SHORTEST`].
-    pub(super) fn look_up<'t>(&self, texts: impl Iterator<Item = &'t str>) -> Vec<Looked> {
-        let hash = |text: &str| Looked { hash: self.keys.hash(text.as_bytes()), range: None };
+    pub(super) fn look_up<'t>(&self, texts: impl Iterator<Item = Woven<'t>>) -> Vec<Looked> {
+        let hash = |text| Looked { hash: self.keys.hash(text), range: None };
         let mut all: Vec<Looked> = texts.map(hash).collect();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         for range in all.iter().filter_map(|looked| state.get(looked.hash)) {
@@ -186,7 +189,7 @@ impl RangeCache {
     /// Appends the ids of `text`, those that are known or those that `encode` appends.
     pub(super) fn encode(
         &self,
-        text: &str,
+        text: Woven<'_>,
         looked: Option<Looked>,
         out: &mut Vec<u32>,
         encode: impl FnOnce(&mut Vec<u32>),
@@ -194,7 +197,7 @@ impl RangeCache {
         if text.len() < SHORTEST {
             return encode(out);
         }
-        let looked = looked.unwrap_or_else(|| Looked { hash: self.keys.hash(text.as_bytes()), range: None });
+        let looked = looked.unwrap_or_else(|| Looked { hash: self.keys.hash(text), range: None });
         // What was not known before may be known by now, if it comes twice.
         let range = looked
             .range
@@ -256,8 +259,9 @@ impl Keys {
     }
 
     /// A hash of long texts, 64 bytes at a time.
-    fn hash(&self, text: &[u8]) -> u64 {
+    fn hash(&self, text: Woven<'_>) -> u64 {
         let mut lanes = self.lanes;
+        let mut length = 0;
         let mut add = |block: &[u8; 64]| {
             let (pairs, _) = block.as_chunks::<16>();
             for ((lane, factor), pair) in lanes.iter_mut().zip(self.factors).zip(pairs) {
@@ -265,16 +269,30 @@ impl Keys {
                 *lane = folded(*lane ^ left, factor ^ right);
             }
         };
-        let (blocks, rest) = text.as_chunks();
-        blocks.iter().for_each(&mut add);
-        if !rest.is_empty() {
-            let mut block = [0; 64];
-            for (byte, rest) in block.iter_mut().zip(rest) {
-                *byte = *rest;
+        // What is left of the pieces so far.
+        let (mut begun, mut filled) = ([0; 64], 0);
+        for piece in text.pieces() {
+            length += piece.len() as u64;
+            let free = begun.get_mut(filled..).unwrap_or_default();
+            let (head, piece) = piece.as_bytes().split_at(if filled == 0 { 0 } else { free.len().min(piece.len()) });
+            free.iter_mut().zip(head).for_each(|(byte, head)| *byte = *head);
+            filled += head.len();
+            if filled == begun.len() {
+                add(&begun);
+                filled = 0;
             }
-            add(&block);
+            let (blocks, rest) = piece.as_chunks();
+            blocks.iter().for_each(&mut add);
+            if !rest.is_empty() {
+                begun.iter_mut().zip(rest).for_each(|(byte, rest)| *byte = *rest);
+                filled = rest.len();
+            }
         }
-        lanes.into_iter().zip(self.factors).fold(text.len() as u64, |hash, (lane, factor)| folded(hash ^ lane, factor))
+        if filled > 0 {
+            begun.iter_mut().skip(filled).for_each(|byte| *byte = 0);
+            add(&begun);
+        }
+        lanes.into_iter().zip(self.factors).fold(length, |hash, (lane, factor)| folded(hash ^ lane, factor))
     }
 }
 
@@ -289,10 +307,11 @@ fn folded(left: u64, right: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::RangeCache;
+    use crate::tokenizer::{Insert, Woven};
 
     fn encode(cache: &RangeCache, text: &str) -> (Vec<u32>, bool) {
         let (mut ids, mut encoded) = (vec![7], false);
-        cache.encode(text, None, &mut ids, |out| {
+        cache.encode(text.into(), None, &mut ids, |out| {
             encoded = true;
             out.extend(text.bytes().map(u32::from));
         });
@@ -318,7 +337,7 @@ mod tests {
         let texts = [300, 301, 302, 303].map(|length| "a".repeat(length));
         let encode = |text: &str, looked, is_known: bool| {
             let (mut ids, mut encoded) = (Vec::new(), false);
-            cache.encode(text, Some(looked), &mut ids, |out| {
+            cache.encode(text.into(), Some(looked), &mut ids, |out| {
                 encoded = true;
                 out.extend(text.bytes().map(u32::from));
             });
@@ -326,15 +345,15 @@ mod tests {
             assert_eq!(encoded, !is_known);
         };
         for is_known in [false, true] {
-            let looked = cache.look_up(texts.iter().map(String::as_str));
+            let looked = cache.look_up(texts.iter().map(|text| text.as_str().into()));
             texts.iter().zip(looked).for_each(|(text, looked)| encode(text, looked, is_known));
         }
         // A text that comes twice is found although it was not there when both were looked for.
         let twice = "b".repeat(300);
-        let looked = cache.look_up([&*twice, &*twice].into_iter());
+        let looked = cache.look_up([&*twice, &*twice].into_iter().map(Woven::from));
         [false, true].into_iter().zip(looked).for_each(|(is_known, looked)| encode(&twice, looked, is_known));
         // What was found for one text is nothing to another.
-        let looked = cache.look_up([&*twice].into_iter());
+        let looked = cache.look_up([Woven::from(&*twice)].into_iter());
         for looked in looked {
             encode(&"c".repeat(300), looked, false);
         }
@@ -345,18 +364,37 @@ mod tests {
     #[test]
     fn every_byte_counts_for_the_hash() {
         let keys = super::Keys::new();
-        let text: Vec<u8> = (0..200).collect();
+        let text: String = (0..200).map(|number| char::from(b' ' + number % 64)).collect();
         let mut hashes = std::collections::HashSet::new();
         for length in 0..=text.len() {
-            assert!(hashes.insert(keys.hash(&text[..length])), "{length}");
+            assert!(hashes.insert(keys.hash(text[..length].into())), "{length}");
         }
         for place in 0..text.len() {
             let mut other = text.clone();
-            other[place] ^= 1;
-            assert!(hashes.insert(keys.hash(&other)), "{place}");
+            other.replace_range(place..=place, "~");
+            assert!(hashes.insert(keys.hash((&*other).into())), "{place}");
         }
         // Zeros at the end are not what a block is filled up with.
-        assert!((2..200).all(|length| hashes.insert(keys.hash(&vec![0; length]))));
+        assert!((2..200).all(|length| hashes.insert(keys.hash((&*"\0".repeat(length)).into()))));
+    }
+
+    #[test]
+    fn pieces_do_not_count() {
+        let (cache, text) = (RangeCache::new(1 << 20), "a text of many words ".repeat(20));
+        assert!(encode(&cache, &text).1);
+        for (start, end) in (0..200).flat_map(|start| [0, 1, 40, 64, 130, 200].map(|length| (start, start + length))) {
+            let own = [&text[..start], &text[end..]].concat();
+            let inserts = [(start, start), (0, end)].map(|(after, until)| (after, &text[start..until]));
+            let inserts = inserts.map(|(after, text)| Insert { after, text });
+            let woven = Woven::new(&own, &inserts);
+            assert_eq!((woven.len(), woven.pieces().collect::<String>()), (text.len(), text.clone()));
+            assert_eq!(cache.keys.hash(woven), cache.keys.hash((&*text).into()), "{start}..{end}");
+            let mut ids = Vec::new();
+            cache.encode(woven, None, &mut ids, |_| panic!("it is known"));
+            assert_eq!(ids.len(), text.len());
+            let other = [inserts[0], Insert { after: 0, text: "other" }];
+            assert!(!Woven::new(&own, &other).is(text.as_bytes()));
+        }
     }
 
     #[test]

@@ -8,60 +8,72 @@ use std::ops::Range;
 use super::Tokenizer;
 use super::encode::Desk;
 use super::ranges::SHORTEST;
+use super::woven::Woven;
 
-/// A part of what is to be encoded.
+/// A part of what is to be encoded, and the id behind it, if one is known.
 #[derive(Clone, Copy)]
 pub(crate) enum Stretch<'text> {
     /// Text on its own, without any added vocabulary.
-    Plain(&'text str),
+    Text(Woven<'text>, Option<u32>),
     /// Ids that are known.
-    Ids(&'text [u32]),
-    /// An id that is known.
-    Id(u32),
+    Ids(&'text [u32], Option<u32>),
 }
 
 impl<'text> Stretch<'text> {
     /// Bytes that are to be encoded.
     pub(super) fn bytes(&self) -> usize {
-        self.text().map_or(0, str::len)
+        self.text().map_or(0, Woven::len)
     }
 
-    fn text(&self) -> Option<&'text str> {
-        match self {
-            Stretch::Plain(text) => Some(text),
-            Stretch::Ids(_) | Stretch::Id(_) => None,
+    fn text(&self) -> Option<Woven<'text>> {
+        match *self {
+            Stretch::Text(text, _) => Some(text),
+            Stretch::Ids(..) => None,
         }
     }
 }
 
 /// Appends the ids of all `stretches`, on this thread.
-pub(super) fn encode(tokenizer: &Tokenizer, desk: &mut Desk, stretches: &[Stretch<'_>], out: &mut Vec<u32>) {
-    if let [Stretch::Plain(text)] = stretches
-        && text.len() < SHORTEST
+pub(super) fn encode<'text>(
+    tokenizer: &Tokenizer,
+    desk: &mut Desk,
+    stretches: impl Iterator<Item = Stretch<'text>> + Clone,
+    out: &mut Vec<u32>,
+) {
+    let mut rest = stretches.clone();
+    if let (Some(Stretch::Text(text, None)), None) = (rest.next(), rest.next())
+        && let Some(text) = text.plain().filter(|text| text.len() < SHORTEST)
     {
         // Nothing comes again that could be remembered.
         return tokenizer.vocabulary.encode(desk, text, out);
     }
     let cache = tokenizer.cache.as_deref();
-    let long = stretches.iter().filter_map(Stretch::text).filter(|text| text.len() >= SHORTEST);
+    let long = stretches.clone().filter_map(|stretch| stretch.text()).filter(|text| text.len() >= SHORTEST);
     let mut looked = cache.map(|cache| cache.look_up(long)).unwrap_or_default().into_iter().peekable();
-    let mut markup = Markup::default();
+    let (mut markup, mut room) = (Markup::default(), String::new());
     for stretch in stretches {
-        match (*stretch, cache) {
-            (Stretch::Plain(text), _) if text.len() < SHORTEST => {
-                markup.encode(text, out, |out| tokenizer.vocabulary.encode(desk, text, out));
-            }
-            (Stretch::Plain(text), Some(cache)) => {
-                let found = looked.next();
-                if let Some(next) = looked.peek() {
-                    next.prefetch();
+        let (Stretch::Text(_, id) | Stretch::Ids(_, id)) = stretch;
+        match stretch {
+            Stretch::Ids(ids, _) => out.extend_from_slice(ids),
+            Stretch::Text(text, _) => {
+                let whole = text.plain();
+                let mut encode = |out: &mut Vec<u32>| {
+                    tokenizer.vocabulary.encode(desk, whole.unwrap_or_else(|| text.whole(&mut room)), out);
+                };
+                match (whole, cache) {
+                    (Some(short), _) if short.len() < SHORTEST => markup.encode(short, out, encode),
+                    (_, Some(cache)) => {
+                        let found = if text.len() < SHORTEST { None } else { looked.next() };
+                        if let Some(next) = looked.peek() {
+                            next.prefetch();
+                        }
+                        cache.encode(text, found, out, encode);
+                    }
+                    (_, None) => encode(out),
                 }
-                cache.encode(text, found, out, |out| tokenizer.vocabulary.encode(desk, text, out));
             }
-            (Stretch::Plain(text), None) => tokenizer.vocabulary.encode(desk, text, out),
-            (Stretch::Ids(ids), _) => out.extend_from_slice(ids),
-            (Stretch::Id(id), _) => out.push(id),
         }
+        out.extend(id);
     }
 }
 
@@ -93,10 +105,20 @@ impl<'text> Markup<'text> {
     }
 }
 
+/// By the length, the first bytes and the last, which overlap in shorter texts.
+#[allow(clippy::cast_possible_truncation, reason = "any number will do")]
 fn group(text: &str) -> usize {
-    let mix = |hash: usize, byte: &u8| (hash ^ usize::from(*byte)).wrapping_mul(0x9E37_79B1);
-    let hash = text.as_bytes().iter().fold(text.len(), mix);
-    (hash >> 16) % GROUPS
+    let (bytes, mut short) = (text.as_bytes(), [0; 8]);
+    let (first, last) = match (bytes.first_chunk(), bytes.last_chunk()) {
+        (Some(first), Some(last)) => (*first, *last),
+        _ => {
+            short.iter_mut().zip(bytes).for_each(|(short, byte)| *short = *byte);
+            (short, short)
+        }
+    };
+    let [first, last] = [first, last].map(u64::from_le_bytes);
+    let hash = (first ^ last.rotate_left(23) ^ bytes.len() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (hash >> 32) as usize % GROUPS
 }
 
 #[cfg(test)]
@@ -122,12 +144,12 @@ mod tests {
         for (text, id) in texts.iter().zip(0..) {
             plain.encode_plain(text, &mut wanted);
             wanted.extend([id, 7, 8]);
-            stretches.extend([Stretch::Plain(text), Stretch::Id(id), Stretch::Ids(&[7, 8])]);
+            stretches.extend([Stretch::Text((&**text).into(), Some(id)), Stretch::Ids(&[7, 8], None)]);
         }
         let cached = plain.with_cache(Arc::new(RangeCache::new(1 << 20)));
         for tokenizer in [&*plain, &cached, &cached] {
             let mut ids = Vec::new();
-            tokenizer.encode_stretches(&stretches, &mut ids);
+            tokenizer.encode_stretches(stretches.iter().copied(), &mut ids);
             assert!(ids == wanted);
         }
         let statistics = cached.cache().map(RangeCache::statistics).unwrap();

@@ -39,11 +39,11 @@ pub(crate) fn check_deviation(row: &Value<'_>, instead: Instead) -> Result<(), S
         return Err("listed as different, but equal to the file".to_owned());
     }
     match (encode_row(row), instead) {
-        (Ok(encoded), Instead::PromptEnds(end)) if encoded.prompt.text.ends_with(end) => Ok(()),
-        (Ok(encoded), Instead::PromptHas(text)) if encoded.prompt.text.contains(text) => Ok(()),
+        (Ok(encoded), Instead::PromptEnds(end)) if encoded.prompt().text.ends_with(end) => Ok(()),
+        (Ok(encoded), Instead::PromptHas(text)) if encoded.prompt().text.contains(text) => Ok(()),
         (Ok(_), Instead::Accepted) => Ok(()),
         (Err(error), Instead::Refused(path)) if error.path() == path && error.status() == 400 => Ok(()),
-        (Ok(encoded), _) => Err(format!("not what is listed: {}", encoded.prompt.text)),
+        (Ok(encoded), _) => Err(format!("not what is listed: {}", encoded.prompt().text)),
         (Err(error), _) => Err(format!("not what is listed: {error}")),
     }
 }
@@ -74,7 +74,7 @@ pub(crate) fn continued_prompt(row: &Value<'_>) -> Option<String> {
 /// Checks the prompt of a row that differs from the file by a rule.
 pub(crate) fn check_prompt(row: &Value<'_>, expected: &str) -> Result<(), String> {
     match encode_row(row) {
-        Ok(encoded) => compare_prompt(&encoded.prompt.text, expected),
+        Ok(encoded) => compare_prompt(&encoded.prompt().text, expected),
         Err(error) => Err(format!("refused: {error}")),
     }
 }
@@ -179,7 +179,7 @@ fn same<T: PartialEq + Debug>(what: &str, ours: &T, theirs: &T) -> Result<(), St
 }
 
 fn compare(encoded: &Encoded, expected: &Value<'_>) -> Result<(), String> {
-    compare_prompt(&encoded.prompt.text, expected.get("prompt").and_then(Value::as_str).unwrap_or_default())?;
+    compare_prompt(&encoded.prompt().text, expected.get("prompt").and_then(Value::as_str).unwrap_or_default())?;
     let numbers =
         |value: &Value<'_>| -> Vec<f64> { value.as_array().unwrap_or_default().iter().filter_map(number).collect() };
     let ids: Vec<f64> = encoded.token_ids.iter().map(|id| f64::from(*id)).collect();
@@ -190,10 +190,10 @@ fn compare(encoded: &Encoded, expected: &Value<'_>) -> Result<(), String> {
         return Err(format!("id {place}: {:?} instead of {:?}", ids.get(place), expected_ids.get(place)));
     }
     let ranges: Vec<Vec<f64>> =
-        encoded.prompt.special_ranges().iter().map(|(start, end)| vec![*start as f64, *end as f64]).collect();
+        encoded.prompt().special_ranges().iter().map(|(start, end)| vec![*start as f64, *end as f64]).collect();
     let expected_ranges = expected.get("special_ranges").and_then(Value::as_array).unwrap_or_default();
     same("special_ranges", &ranges, &expected_ranges.iter().map(numbers).collect())?;
-    let images: Vec<String> = encoded.prompt.images.iter().map(describe_image).collect();
+    let images: Vec<String> = encoded.prompt().images.iter().map(describe_image).collect();
     let expected_images = expected.get("image_sources").and_then(Value::as_array).unwrap_or_default();
     same("image_sources", &images, &expected_images.iter().map(text_of).collect())?;
     if let Some(options) = expected.get("inference_options") {

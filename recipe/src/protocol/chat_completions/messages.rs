@@ -85,7 +85,7 @@ impl MessagePlace<'_> {
         let calls = message.tool_calls.iter().flatten().map(|call| ToolCall {
             id: Some(call.id.into()),
             name: call.function.name.into(),
-            arguments: call.function.arguments.0.clone(),
+            arguments: call.function.arguments.0.clone().into(),
         });
         Ok(AssistantMessage {
             content,

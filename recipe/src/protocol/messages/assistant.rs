@@ -2,10 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::conversation::{AssistantMessage, JOINER, Part, ToolCall};
+use crate::conversation::{Arguments, AssistantMessage, JOINER, Part, ToolCall};
 use crate::error::{Error, ErrorCode};
 use crate::history::is_record;
-use crate::json::{FloatStyle, write_python};
 use crate::protocol::request::ServerTools;
 use crate::protocol::shared::content::TextOr;
 use crate::protocol::shared::images;
@@ -54,10 +53,8 @@ impl<'v> Reader<'_, 'v> {
                         let path = Path::Key(&path, "id").to_string();
                         return Err(Error::new(ErrorCode::DuplicateCallId, path, &[("found", &call.id)]));
                     }
-                    let mut arguments = String::new();
-                    write_python(call.input, FloatStyle::V4, &mut arguments);
                     let (id, name) = (Some(call.id.into()), call.name.into());
-                    turn.calls.push(ToolCall { id, name, arguments: arguments.into() });
+                    turn.calls.push(ToolCall { id, name, arguments: Arguments::Value(call.input) });
                     continue;
                 }
                 Block::ServerToolUse(_) | Block::WebSearchToolResult(_) => {

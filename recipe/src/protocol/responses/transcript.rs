@@ -201,7 +201,7 @@ impl<'t, 'v> Transcript<'t, 'v> {
         self.waiting += 1;
         let turn = self.turn.get_or_insert_default();
         turn.answers = true;
-        turn.message.calls.push(ToolCall { id: Some(id.into()), name, arguments });
+        turn.message.calls.push(ToolCall { id: Some(id.into()), name, arguments: arguments.into() });
         Ok(())
     }
 
