@@ -6,12 +6,12 @@ use std::sync::Arc;
 use crate::constraint::Asked;
 use crate::conversation::ResponseFormat;
 use crate::conversation_json;
-use crate::encoded::{Encoded, Written, asked_tools, constraint, continued, parsing_options};
+use crate::encoded::{Encoded, asked_tools, constraint, continued, parsing_options};
 use crate::error::{Error, ErrorCode};
 use crate::history::{HistoryKey, Replay, Seal};
 use crate::json::{Value, parse_into};
 use crate::model::{DEFAULT_MODELS, Version};
-use crate::prompt::{Draft, Prompt, draft};
+use crate::prompt::{Draft, Prompt, Written, draft};
 use crate::protocol::{
     Lookup, MissingReasoning, Prepared, Protocol, ReadOptions, RequiredWhileThinking, Sampling, ServerTools,
 };

@@ -1,7 +1,7 @@
 //! A request in the model's own terms, and what the answer's side must know of it.
 
 use std::collections::HashSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use crate::constraint::{Asked, AskedTool, Grammar, Mode};
 use crate::conversation::{AssistantMessage, Conversation, ImageSource, Message, ResponseFormat, Tool, ToolChoice};
@@ -11,10 +11,10 @@ use crate::history::Seal;
 use crate::json::{Value, write_compact, write_string};
 use crate::model::Version;
 use crate::output::{InitialStage, ParsingOptions, QuotedCalls};
-use crate::prompt::{Draft, Prompt, SpecialSpan};
+use crate::prompt::{Prompt, Written};
 use crate::protocol::{AnswerConfig, CallRules, Protocol, Sampling};
 use crate::special::{Special, Spellings};
-use crate::tokenizer::{Piece, Tokenizer};
+use crate::tokenizer::Tokenizer;
 
 /// A request in the model's own terms.
 #[derive(Debug, Clone)]
@@ -66,12 +66,12 @@ pub struct Encoded {
 impl Encoded {
     /// The prompt. It is put together when it is first asked for, in time linear in its length.
     pub fn prompt(&self) -> &Prompt<'static> {
-        self.written.prompt.get_or_init(|| self.written.prompt_of(&self.token_ids, &self.tokenizer))
+        self.written.prompt(&self.token_ids, &self.tokenizer)
     }
 
     /// Sources of the images, in prompt order.
     pub fn images(&self) -> &[ImageSource<'static>] {
-        &self.written.images
+        self.written.images()
     }
 
     /// What a decoder of the answer must know. A conversation given directly is answered as Chat Completions.
@@ -111,47 +111,6 @@ impl Encoded {
     /// A decoder of the answer.
     pub fn decoder(&self, id: String, created: u64, seed: Vec<u8>) -> Decoder {
         Decoder::new(self.decoder_config(id, created, seed), Some(Arc::clone(&self.tokenizer)))
-    }
-}
-
-/// A prompt, or what it takes besides its ids to put it together.
-#[derive(Debug, Clone)]
-pub(crate) struct Written {
-    images: Vec<ImageSource<'static>>,
-    specials: Vec<Special>,
-    prompt: OnceLock<Prompt<'static>>,
-}
-
-impl Written {
-    /// Of a prompt whose ids spell just what it says.
-    pub(crate) fn by_ids(draft: Draft<'_>) -> Self {
-        let specials = draft.specials().collect();
-        Self { images: draft.into_images(), specials, prompt: OnceLock::new() }
-    }
-
-    /// Of a prompt whose ids may spell something else.
-    pub(crate) fn whole(prompt: Prompt<'_>) -> Self {
-        let prompt = prompt.into_owned();
-        Self { images: prompt.images.clone(), specials: Vec::new(), prompt: OnceLock::from(prompt) }
-    }
-
-    fn prompt_of(&self, ids: &[u32], tokenizer: &Tokenizer) -> Prompt<'static> {
-        let (mut text, mut spans) = (Vec::with_capacity(4 * ids.len()), Vec::with_capacity(self.specials.len()));
-        let mut specials = self.specials.iter();
-        for piece in ids.iter().filter_map(|id| tokenizer.piece(*id)) {
-            match piece {
-                Piece::Text(bytes) => text.extend_from_slice(bytes),
-                Piece::Special(_, spelling) => {
-                    let start = text.len();
-                    text.extend_from_slice(spelling.as_bytes());
-                    let span = |special: &Special| SpecialSpan { start, end: text.len(), special: *special };
-                    spans.extend(specials.next().map(span));
-                }
-            }
-        }
-        // The ids are those of whole texts.
-        let text = String::from_utf8(text).unwrap_or_default();
-        Prompt { text, specials: spans, images: self.images.clone() }
     }
 }
 

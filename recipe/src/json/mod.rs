@@ -232,6 +232,7 @@ impl<'a> ObjectBuilder<'a> {
     const SCAN_LIMIT: usize = 16;
 
     /// Where the value of the member `key` is to be.
+    #[inline]
     fn member(&mut self, key: Cow<'a, str>) -> &mut Value<'a> {
         if let Some(place) = self.place(&key) {
             return &mut self.entries[place].1;
@@ -239,6 +240,8 @@ impl<'a> ObjectBuilder<'a> {
         if let Some(places) = &mut self.places {
             places.insert(key.clone(), self.entries.len());
         }
+        // What is surely there is written to at once.
+        self.entries.reserve(1);
         &mut self.entries.push_mut((key, Value::Null)).1
     }
 

@@ -215,51 +215,67 @@ impl<'a> Parser<'a> {
     /// Reads a string whose opening quote comes next.
     #[inline]
     fn string(&mut self) -> Result<Cow<'a, str>, Error> {
-        let start = self.position + 1;
-        let end = start + plain_length(&self.bytes[start..]);
-        self.position = end;
-        if self.take(b'"') {
-            return self.text(&self.bytes[start..end]).map(Cow::Borrowed);
+        if let Some(text) = self.plain() {
+            return Ok(Cow::Borrowed(text));
         }
-        self.position = start;
-        self.escaped()
-    }
-
-    /// Reads what follows the opening quote of a string that has an escape.
-    fn escaped(&mut self) -> Result<Cow<'a, str>, Error> {
-        // An escape is longer than what it stands for, and no more than a block is written behind it.
-        let most = self.bytes.len() - self.position + BLOCK;
         match &mut self.room {
             Room::Own(room) => {
-                let mut room = std::mem::take(room);
-                if room.is_empty() {
-                    room.resize(most, 0);
-                }
-                let length = self.unescape(&mut room)?;
-                let text = self.text(&room[..length])?.to_owned();
-                self.room = Room::Own(room);
-                Ok(text.into())
-            }
-            Room::Lent(room) => {
-                let room = room.take().map_or(&mut [][..], |room| {
-                    if room.len() < most {
-                        // The next turn of a conversation finds it large enough.
-                        *room = vec![0; most + most / 2];
-                    }
-                    room
-                });
-                self.room = Room::Left(room);
-                self.escaped()
-            }
-            Room::Left(room) => {
                 let room = std::mem::take(room);
-                let length = self.unescape(room)?;
-                let (text, left) = room.split_at_mut(length);
-                // A byte of no text, so that addresses tell texts apart.
-                self.room = Room::Left(&mut left[1..]);
-                self.text(text).map(Cow::Borrowed)
+                self.escaped_owned(room).map(Cow::Owned)
             }
+            Room::Lent(_) | Room::Left(_) => self.escaped().map(Cow::Borrowed),
         }
+    }
+
+    /// Takes a string without escapes whose opening quote comes next. Any other leaves the position behind that quote.
+    fn plain(&mut self) -> Option<&'a str> {
+        self.position += 1;
+        let rest = &self.bytes[self.position..];
+        let length = plain_length(rest);
+        if rest.get(length) != Some(&b'"') {
+            return None;
+        }
+        let text = std::str::from_utf8(&rest[..length]).ok()?;
+        self.position += length + 1;
+        Some(text)
+    }
+
+    /// Reads what follows the opening quote of a string into the room that there is.
+    fn escaped(&mut self) -> Result<&'a str, Error> {
+        let most = self.most();
+        let room = match &mut self.room {
+            Room::Left(room) => std::mem::take(room),
+            Room::Lent(room) => room.take().map_or(&mut [][..], |room| {
+                if room.len() < most {
+                    // The next turn of a conversation finds it large enough.
+                    *room = vec![0; most + most / 2];
+                }
+                room
+            }),
+            Room::Own(_) => &mut [],
+        };
+        let length = self.unescape(room)?;
+        let (text, left) = room.split_at_mut(length);
+        // A byte of no text, so that addresses tell texts apart.
+        self.room = Room::Left(&mut left[1..]);
+        self.text(text)
+    }
+
+    /// Reads it into `room`, which is kept, and gives a string of its own.
+    fn escaped_owned(&mut self, mut room: Vec<u8>) -> Result<String, Error> {
+        if room.is_empty() {
+            room.resize(self.most(), 0);
+        }
+        let length = self.unescape(&mut room)?;
+        let text = self.text(&room[..length])?.to_owned();
+        self.room = Room::Own(room);
+        Ok(text)
+    }
+
+    /// Most bytes that are written of what is left: an escape is longer than what it stands for, and no more than a block is
+    /// written behind it.
+    fn most(&self) -> usize {
+        self.bytes.len() - self.position + BLOCK
     }
 
     /// Bytes of a string or a number as text.

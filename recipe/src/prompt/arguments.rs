@@ -73,3 +73,31 @@ impl<'a> Writer<'_, 'a> {
         self.text("\n");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::conversation::{Arguments, AssistantMessage, ToolCall};
+    use crate::json::parse;
+    use crate::model::Version;
+    use crate::prompt::render_answer;
+
+    #[test]
+    fn json_is_shown_as_its_text_is() {
+        let long = "\\\"a\\\" \\u0001\\\\n é 世\\n".repeat(20);
+        let numbers =
+            "[1.50,-0,0,-7,1E5,1e-7,0.00005,1e22,18446744073709551615,18446744073709551616,-9223372036854775809]";
+        let nested = format!(r#"{{"a":"{long}","b":{{"c":["{long}",null,true,{{}}]}},"":"","n":{numbers}}}"#);
+        for value in [&*nested, "{}", "[]", "null", "\"text\"", "1.50", numbers, r#"{"a":"short","b":""}"#] {
+            let value = parse(value.as_bytes()).unwrap();
+            let shown = |arguments: Arguments<'_>, version: Version| {
+                let call = ToolCall { id: None, name: "f".into(), arguments };
+                let turn = AssistantMessage { calls: vec![call], ..AssistantMessage::default() };
+                render_answer(&turn, version, &version.spellings()).into_owned()
+            };
+            for version in Version::ALL {
+                let json = Arguments::Value(&value);
+                assert_eq!(shown(json.text().into(), version), shown(json.clone(), version));
+            }
+        }
+    }
+}

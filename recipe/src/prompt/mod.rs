@@ -9,6 +9,7 @@ mod tools;
 mod trace;
 mod v4;
 mod v41;
+mod written;
 
 use std::borrow::Cow;
 
@@ -22,6 +23,7 @@ use crate::special::{Special, Spellings};
 pub(crate) use draft::Draft;
 pub(crate) use tools::Words as Markup;
 pub(crate) use trace::{Address, Scope, Setting, Trace};
+pub(crate) use written::Written;
 
 /// The words of a version's tool markup.
 pub(crate) fn markup(version: Version) -> &'static Markup {

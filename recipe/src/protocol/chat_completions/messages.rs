@@ -24,7 +24,7 @@ pub(super) fn read<'v>(request: &ChatRequest<'v>, version: Version) -> Result<Ve
         return Err(Error::new(ErrorCode::EmptyArray, "messages", &[]));
     }
     let mut converted = Vec::with_capacity(request.messages.len());
-    let mut open_calls = HashSet::new();
+    let (mut open_calls, mut answered) = (HashSet::new(), HashSet::new());
     for (index, message) in request.messages.iter().enumerate() {
         let place = MessagePlace { path: Path::Index(&path, index), index, version };
         if !matches!(message, ChatMessage::Tool(_)) {
@@ -43,7 +43,8 @@ pub(super) fn read<'v>(request: &ChatRequest<'v>, version: Version) -> Result<Ve
             }
             ChatMessage::Assistant(message) => {
                 let turn = place.assistant(message)?;
-                open_calls = place.check_results(message, &request.messages[index + 1..])?;
+                place.open_calls(message, &mut open_calls)?;
+                place.check_results(message, &request.messages[index + 1..], &mut answered)?;
                 converted.push(Message::Assistant(turn));
             }
             ChatMessage::Tool(message) => {
@@ -100,27 +101,31 @@ impl MessagePlace<'_> {
         })
     }
 
-    /// Checks that the calls of a message have their results right after it, and gives the ids of the calls.
+    /// Notes the ids of a message's calls.
+    fn open_calls<'v>(&self, message: &wire::AssistantMessage<'v>, open: &mut HashSet<&'v str>) -> Result<(), Error> {
+        match message.tool_calls.iter().flatten().find(|call| !open.insert(call.id)) {
+            Some(call) => Err(self.fault("tool_calls", ErrorCode::DuplicateCallId, &call.id)),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that the calls of a message have their results right after it. What `answered` holds is lost.
     fn check_results<'v>(
         &self,
         message: &wire::AssistantMessage<'v>,
         after: &[ChatMessage<'v>],
-    ) -> Result<HashSet<&'v str>, Error> {
+        answered: &mut HashSet<&'v str>,
+    ) -> Result<(), Error> {
         let calls = message.tool_calls.as_deref().unwrap_or_default();
-        let mut ids = HashSet::with_capacity(calls.len());
-        for call in calls {
-            if !ids.insert(call.id) {
-                return Err(self.fault("tool_calls", ErrorCode::DuplicateCallId, &call.id));
-            }
-        }
         let results = after.iter().map_while(|message| match message {
             ChatMessage::Tool(result) => Some(result.tool_call_id),
             _ => None,
         });
-        let answered: HashSet<&str> = results.take(calls.len()).collect();
+        answered.clear();
+        answered.extend(results.take(calls.len()));
         match calls.iter().find(|call| !answered.contains(call.id)) {
             Some(call) => Err(self.fault("tool_calls", ErrorCode::MissingToolResult, &call.id)),
-            None => Ok(ids),
+            None => Ok(()),
         }
     }
 
