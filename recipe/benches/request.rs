@@ -4,7 +4,8 @@
 //! timed alone, in processor time of the thread, and the requests take turns; printed are medians in milliseconds and the
 //! pages that the system had to map. *next turn* is the same history and one more call with its result, when the history
 //! lies in the range cache; *fresh* a request whose texts neither it nor the tokenizer ever saw, after other requests. What is left of a
-//! whole request without its steps is its ids, the settings of the answer, and letting go of it all.
+//! whole request without its steps is its ids, the settings of the answer, and letting go of it all; *render* also puts the
+//! prompt together, which a whole request does not.
 
 #![allow(clippy::expect_used, reason = "a case that cannot run is to stop the run")]
 #![allow(
