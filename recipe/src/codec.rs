@@ -190,8 +190,9 @@ pub(crate) fn prompt_ids(
         let id = special.and_then(|special| known.of(special));
         replay.at(start).map_or(Stretch::Text(text.into(), id), |ids| Stretch::Ids(ids, id))
     });
-    let mut ids = Vec::new();
-    tokenizer.encode_stretches(texts, &mut ids);
+    // Each is gone through more than once, and looked for only here.
+    let (stretches, mut ids) = (texts.collect::<Vec<_>>(), Vec::new());
+    tokenizer.encode_stretches(stretches.iter().copied(), &mut ids);
     Ok(ids)
 }
 

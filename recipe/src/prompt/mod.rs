@@ -77,7 +77,7 @@ impl Prompt<'_> {
     }
 
     /// The texts between the control tokens and where they begin, each with the token behind it, if there is one.
-    pub(crate) fn texts(&self) -> impl Iterator<Item = (usize, &str, Option<Special>)> + Clone {
+    pub(crate) fn texts(&self) -> impl Iterator<Item = (usize, &str, Option<Special>)> {
         let starts = [0].into_iter().chain(self.specials.iter().map(|span| span.end));
         let ends = self.specials.iter().map(|span| (span.start, Some(span.special)));
         let ends = ends.chain([(self.text.len(), None)]);
