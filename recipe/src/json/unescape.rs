@@ -6,6 +6,7 @@
 //! however many escapes there are; nothing is done where the processor has neither.
 
 /// Bytes that are looked at together.
+#[cfg(any(test, target_arch = "x86_64"))]
 const BLOCK: usize = 64;
 
 /// Copies the beginning of `text` to `room`, with what its short escapes stand for, and tells how many bytes were read and
@@ -244,14 +245,13 @@ mod tests {
 
     /// All ways that this machine has.
     fn ways() -> Vec<Unescape> {
-        let mut ways: Vec<Unescape> = vec![super::unescape_blocks];
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("ssse3") {
             #[expect(unsafe_code, reason = "the way that is not taken where there is a better one")]
             // SAFETY: the processor has what the function asks for.
-            ways.push(|text, room| unsafe { super::vectors::unescape(text, room) });
+            return vec![super::unescape_blocks, |text, room| unsafe { super::vectors::unescape(text, room) }];
         }
-        ways
+        vec![super::unescape_blocks]
     }
 
     /// What short escapes stand for, byte by byte, up to the first byte that is neither one of theirs nor plain.
