@@ -46,7 +46,7 @@ class GenerateEndpoint:
         services = self._services
         with ExitStack() as held:
             held.enter_context(services.limits.admit(exchange.client))
-            position = _queue_position(services)
+            position = queue_position(services)
             body = await read_whole_body(scope, receive, services, packed=self._surface.packed)
             work = await self._surface.read(body, exchange.client, services)
             exchange.show_position(position)
@@ -158,7 +158,7 @@ class _Keeper:
             log_text(self._exchange, "answer", body.decode())
 
 
-def _queue_position(services: Services) -> int:
+def queue_position(services: Services) -> int:
     """How many sequences wait already. Raises a 503 (Messages: 529) if they are too many."""
     waiting = services.engine.health().waiting
     if waiting >= services.config.max_waiting:

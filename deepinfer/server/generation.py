@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Final, Self, TypeAlias
+from typing import Final, Protocol, Self, TypeAlias
 
 from deepinfer.core import Engine, OutputStream, Request, StepOutput
 from deepinfer.errors import EngineError
@@ -106,17 +106,27 @@ def _output_of(item: ChoiceOutput | Exception) -> ChoiceOutput:
     return item
 
 
+class Live(Protocol):
+    """What is in flight, and can be ended."""
+
+    def abort(self) -> None:
+        """End it from outside."""
+
+    def cancel(self) -> None:
+        """End it by its client's wish."""
+
+
 class LiveGenerations:
     """The generations in flight of one server, so that clients can cancel theirs, and a shutdown all."""
 
     def __init__(self) -> None:
-        self._live: dict[Generation, Exchange] = {}
+        self._live: dict[Live, Exchange] = {}
         self._closed = False
         # Whether the server is about to end, though what runs may still finish.
         self.draining = False
 
     @contextmanager
-    def tracking(self, generation: Generation, exchange: Exchange) -> Iterator[None]:
+    def tracking(self, generation: Live, exchange: Exchange) -> Iterator[None]:
         """Take note of a generation while the block runs. Raises `EngineError` once all were told to end."""
         if self._closed:
             raise EngineError("the server is shutting down; send the request again", code="server_shutting_down")

@@ -3,23 +3,33 @@
 Three gaps are closed: a head may neither grow nor dawdle without end; an offer to upgrade (Java's client offers HTTP/2
 on every plain connection) is ignored as HTTP allows, where the parser would lose the body; and bytes that are no
 HTTP get a JSON answer too. And the head of an answer goes out in one packet with the first bytes of its body.
+An offer of our own protocol reaches the handler of its request, who may take the connection over.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable, MutableSet
 from typing import Any, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 import deepseek_recipe as recipe
+from deepinfer.link import PROTOCOL
+from deepinfer.server.errors import ClientGoneError
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 _HEAD_SECONDS: Final = 30.0
 _READ_AHEAD_BYTES: Final = 256 * 1024
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
-_UPGRADE_LINE: Final = re.compile(rb"(?i)\r\nupgrade[ \t]*:[^\r\n]*")
+_UPGRADE_LINE: Final = re.compile(rb"(?i)\r\nupgrade[ \t]*:[ \t]*([^\r\n]*?)[ \t]*(?=\r\n|$)")
+_SWITCH: Final = f"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: {PROTOCOL}\r\n\r\n".encode()
+# Name of the extension by which a handler finds `BoundedHttpProtocol.switch`, where that was offered.
+UPGRADE: Final = "deepinfer.upgrade"
+
+# Makes what goes on with a connection, from those that are told, and waited for, when the server ends.
+Succession = Callable[[MutableSet[Any]], asyncio.Protocol]
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
@@ -29,6 +39,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().__init__(*arguments, **named)
         self._head_bytes = 0
         self._in_head = True
+        self._is_offered = False
         self._head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -53,7 +64,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
                 limit = f"the request's line and headers are longer than {MAX_HEAD_BYTES} bytes"
                 self._refuse(431, "request_headers_too_large", limit)
                 return
-            if _UPGRADE_LINE.search(data, 0, end):
+            if offer := _UPGRADE_LINE.search(data, 0, end):
+                self._is_offered = offer[1].lower() == PROTOCOL.encode()
                 data = _UPGRADE_LINE.sub(b"", data[:end]) + data[end:]
         super().data_received(data)
 
@@ -63,6 +75,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._stop_head_timer()
         super().on_headers_complete()
+        if self._is_offered:
+            self._is_offered = False
+            self.scope["extensions"] = {UPGRADE: {"switch": self.switch}}
         # Nothing of the answer is sent before its task runs.
         self.cycle.transport = cast(asyncio.Transport, _AnswerTransport(self.transport, self.loop))
 
@@ -78,6 +93,23 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         """End a request: the next bytes are the head of another."""
         self._in_head = True
         super().on_message_complete()
+
+    def switch(self, succession: Succession) -> None:
+        """Leave the connection to another protocol, which must have `shutdown` as this one has.
+
+        Called in place of an answer. Raises `ClientGoneError` if the connection is lost, or its client did not wait.
+        """
+        if self.transport.is_closing() or self.pipeline:
+            raise ClientGoneError
+        self._stop_head_timer()
+        self._unset_keepalive_if_required()
+        self.cycle.response_started = self.cycle.response_complete = True
+        protocol = succession(self.connections)
+        self.connections.discard(self)
+        cast(set[Any], self.connections).add(protocol)
+        self.transport.write(_SWITCH)
+        self.transport.set_protocol(protocol)
+        protocol.connection_made(self.transport)
 
     def send_400_response(self, msg: str) -> None:
         """Answer bytes that are no HTTP."""

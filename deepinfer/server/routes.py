@@ -8,9 +8,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from deepinfer.link import PATH
 from deepinfer.server.completions.surface import CompletionSurface
 from deepinfer.server.errors import HttpError
 from deepinfer.server.generate import GenerateEndpoint
+from deepinfer.server.link.endpoint import LinkEndpoint
 from deepinfer.server.models import Models
 from deepinfer.server.openapi import describe_paths
 from deepinfer.server.protocols import CHAT_PATHS, COMPLETION_PATHS, COUNT_PATHS, MODELS_PATHS
@@ -73,6 +75,7 @@ def _other_routes(services: Services) -> list[BaseRoute]:
 
     return [
         *routes,
+        Route(PATH, LinkEndpoint(services), methods=["GET"]),
         Route("/", status.root, methods=["GET"]),
         Route("/health", status.health, methods=["GET"]),
         Route("/ready", status.ready, methods=["GET"]),

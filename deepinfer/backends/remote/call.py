@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -11,6 +10,7 @@ from deepinfer.backends.remote.connection import Connection, ConnectionFaultErro
 from deepinfer.backends.remote.dialects import Dialect
 from deepinfer.backends.remote.faults import UpstreamFaultError, broken, refusal
 from deepinfer.backends.remote.http_client import HttpClient
+from deepinfer.backends.remote.patience import Patience
 from deepinfer.backends.remote.sse import EventReader, EventTooLongError
 from deepinfer.core import FinishReason, Request, StepOutput
 
@@ -38,20 +38,20 @@ class Call:
         first_token_seconds: float,
         token_seconds: float,
     ) -> None:
-        self.has_tokens = False
         self._client = client
         self._dialect = dialect
         self._request = request
         self._body = dialect.body(request)
         self._deliver = deliver
-        self._token_seconds = token_seconds
-        self._patience = f"no token came in {first_token_seconds:g} s (timeout of the first token)"
-        self._deadline = time.monotonic() + first_token_seconds
+        self._patience = Patience(
+            first_token_seconds=first_token_seconds,
+            token_seconds=token_seconds,
+            max_tokens=request.sampling.max_tokens,
+        )
         self._connection: Connection | None = None
         self._ended: asyncio.Future[FinishReason] = asyncio.get_running_loop().create_future()
         self._reader = dialect.reader(request)
         self._events = EventReader(_EVENT_BYTES + _EVENT_BYTES_PER_ID * len(request.token_ids))
-        self._tokens_left = request.sampling.max_tokens
         self._status = 0
         self._error = bytearray()
         self._is_paused = False
@@ -84,23 +84,24 @@ class Call:
 
     def check_time(self, now: float) -> None:
         """End the call if its upstream has been silent for too long. A reader that is slow is not its fault."""
-        if now > self._deadline and not self._is_paused and not self._ended.done():
+        if self._patience.is_over(now) and not self._ended.done():
             if self._reader.finish is not None:
                 self._ended.set_result(self._reader.finish)
             else:
-                self._fail(UpstreamFaultError(self._patience, code="upstream_timeout", retry=True))
+                self._fail(self._patience.fault())
 
     def pause(self) -> None:
         """Let the upstream wait."""
         if self._connection is not None and not self._is_paused and not self._is_drained:
             self._is_paused = True
+            self._patience.stop()
             self._connection.pause()
 
     def resume(self) -> None:
         """Read on."""
         if self._is_paused:
             self._is_paused = False
-            self._deadline = time.monotonic() + self._token_seconds
+            self._patience.restart()
             if self._connection is not None and not self._is_drained:
                 self._connection.resume()
 
@@ -138,7 +139,8 @@ class Call:
             events = self._events.feed(data)
             output = self._reader.read(events) if events else None
             if output is not None:
-                self._take(output)
+                self._patience.note(output)
+                self._deliver(output)
         except UpstreamFaultError as fault:
             self._fail(fault)
         except EventTooLongError:
@@ -165,18 +167,6 @@ class Call:
     async def _send(self) -> None:
         path, media_type = self._dialect.path, self._dialect.media_type
         self._connection = await self._client.send("POST", path, self._body, self, media_type=media_type)
-
-    def _take(self, output: StepOutput) -> None:
-        count = len(output.token_ids) + output.text_tokens
-        if count or output.text:
-            self._tokens_left -= len(output.token_ids)
-            if self._tokens_left < 0:
-                raise broken(f"it sent more tokens than the {self._request.sampling.max_tokens} asked for")
-            if not self.has_tokens:
-                self.has_tokens = True
-                self._patience = f"no token came in {self._token_seconds:g} s (timeout between tokens)"
-            self._deadline = time.monotonic() + self._token_seconds
-        self._deliver(output)
 
     def _finish(self) -> None:
         if self._reader.finish is None:

@@ -68,7 +68,7 @@ class RemoteEngine:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for upstream in self._upstreams:
-            upstream.client.close()
+            upstream.close()
 
     def submit(self, request: Request) -> OutputStream:
         """Send a request to an upstream and stream its outputs. Raises `EngineError` for one that cannot run."""

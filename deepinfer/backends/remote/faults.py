@@ -60,7 +60,11 @@ def broken(message: str, *, retry: bool = True) -> UpstreamFaultError:
 
 def refusal(status: int, body: bytes) -> UpstreamFaultError:
     """What a response other than 200 means."""
-    code, message, field = _error_of(body)
+    return refusal_of(status, *_error_of(body))
+
+
+def refusal_of(status: int, code: str, message: str, field: str | None) -> UpstreamFaultError:
+    """What a status other than 200 means, and what is said of it."""
     said = f"HTTP {status}" + (f": {message}" if message else "")
     if status in (429, 503, 529):
         return UpstreamFaultError(said, code="engine_overloaded", retry=True)

@@ -14,6 +14,7 @@ from deepinfer.backends.outbox import Outbox, do_nothing
 from deepinfer.backends.remote.call import Call
 from deepinfer.backends.remote.config import RemoteConfig
 from deepinfer.backends.remote.faults import UpstreamFaultError
+from deepinfer.backends.remote.link_call import LinkCall, LinkLostError
 from deepinfer.backends.remote.phases import Phases
 from deepinfer.backends.remote.upstream import Upstream
 from deepinfer.core import FinishReason, Request, StepOutput, TokenLogprob
@@ -52,7 +53,7 @@ class Flight:
         self._tried: list[Upstream] = []
         # Where it is now, if anywhere.
         self._upstream: Upstream | None = None
-        self._call: Call | None = None
+        self._call: Call | LinkCall | None = None
         self._phases: Phases | None = None
         self._is_first_phase = True
         # Tokens that no upstream wrote, to go out before what comes next.
@@ -132,15 +133,15 @@ class Flight:
         self._upstream = upstream
         upstream.running += 1
 
-    def _begin_call(self, upstream: Upstream, phases: Phases) -> Call:
-        call = self._call = Call(
-            upstream.client,
-            self._dialect,
-            phases.next_request(),
-            self._deliver,
-            first_token_seconds=self._config.first_token_seconds,
-            token_seconds=self._config.token_seconds,
-        )
+    def _begin_call(self, upstream: Upstream, phases: Phases, *, over_http: bool = False) -> Call | LinkCall:
+        request, link, config = phases.next_request(), upstream.link, self._config
+        limits = {"first_token_seconds": config.first_token_seconds, "token_seconds": config.token_seconds}
+        call: Call | LinkCall
+        if over_http or link is None or not link.is_ready:
+            call = Call(upstream.client, self._dialect, request, self._deliver, **limits)
+        else:
+            call = LinkCall(link, request, self._deliver, vocabulary_size=config.vocabulary_size, **limits)
+        self._call = call
         call.begin()
         return call
 
@@ -150,7 +151,10 @@ class Flight:
         try:
             while phases.finish is None:
                 call = self._call or self._begin_call(upstream, phases)
-                reason = await call.run()
+                try:
+                    reason = await call.run()
+                except LinkLostError:
+                    reason = await self._begin_call(upstream, phases, over_http=True).run()
                 self._call = None
                 self._is_first_phase = False
                 self._own += phases.end(reason)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 from deepinfer.backends.remote.connection import Connection, ConnectionFaultError, Receiver, reason_of
@@ -14,6 +14,8 @@ from deepinfer.backends.remote.connection import Connection, ConnectionFaultErro
 # Longest body that is read as a whole: lists of models, answers to probes, errors.
 _MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 _MAX_IDLE: Final = 256
+
+P = TypeVar("P", bound=asyncio.Protocol)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,9 @@ class HttpClient:
     ) -> Connection:
         """Send a request; its response goes to `receiver`. Raises `ConnectionFaultError` if there is no connection."""
         self._closed = False
-        connection = self._idle.pop() if self._idle else await self._connect()
+        connection = (
+            self._idle.pop() if self._idle else await self.connect(lambda: Connection(self._release, self._forget))
+        )
         connection.send(self._head(method, path, body, media_type) + (body or b""), receiver)
         return connection
 
@@ -120,12 +124,13 @@ class HttpClient:
         for connection in idle:
             connection.abort()
 
-    async def _connect(self) -> Connection:
+    async def connect(self, factory: Callable[[], P]) -> P:
+        """Open a connection for a protocol of one's own. Raises `ConnectionFaultError`."""
         origin = self.origin
         try:
             async with asyncio.timeout(self._connect_seconds):
                 _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: Connection(self._release, self._forget),
+                    factory,
                     origin.host,
                     origin.port,
                     ssl=self._tls,
@@ -139,9 +144,16 @@ class HttpClient:
             raise ConnectionFaultError(f"no connection: {reason_of(error)}") from None
         return connection
 
+    def upgrade_head(self, path: str, protocol: str) -> bytes:
+        """A request that offers to go on in another protocol."""
+        return self._lines("GET", path, f"connection: upgrade\r\nupgrade: {protocol}\r\n")
+
     def _head(self, method: str, path: str, body: bytes | None, media_type: str) -> bytes:
         length = "" if body is None else f"content-type: {media_type}\r\ncontent-length: {len(body)}\r\n"
-        return f"{method} {self.origin.prefix}{path} HTTP/1.1\r\n{self._headers}{length}\r\n".encode("latin-1")
+        return self._lines(method, path, length)
+
+    def _lines(self, method: str, path: str, headers: str) -> bytes:
+        return f"{method} {self.origin.prefix}{path} HTTP/1.1\r\n{self._headers}{headers}\r\n".encode("latin-1")
 
     def _release(self, connection: Connection) -> None:
         if self._closed or len(self._idle) >= _MAX_IDLE:

@@ -8,8 +8,10 @@ from contextlib import suppress
 
 from deepinfer.backends.remote.config import RemoteConfig
 from deepinfer.backends.remote.connection import ConnectionFaultError
+from deepinfer.backends.remote.dialects import GrammarForm
 from deepinfer.backends.remote.faults import UpstreamFaultError, refusal
 from deepinfer.backends.remote.http_client import HttpClient, Origin
+from deepinfer.backends.remote.link import Link, open_link
 from deepinfer.backends.remote.probe import Found, probe
 
 logger = logging.getLogger(__name__)
@@ -33,25 +35,30 @@ class Upstream:
         self._doubt = asyncio.Event()
         # What it is; None while that is not known.
         self.found: Found | None = None
+        # The native way to ask it; None where HTTP is the only one.
+        self.link: Link | None = None
+        self._has_links = False
 
     async def check(self) -> None:
         """Ask how it is, and what it offers if that is not known. Sets `fault`."""
         try:
             if self.found is None:
                 self.found = await probe(self.client, self._config)
+                self._has_links = self.found.dialect.features.grammar is GrammarForm.WHOLE
             else:
                 answer = await self.client.fetch("GET", "/health", seconds=_CHECK_SECONDS)
                 if answer.status != 200 and answer.status not in _NO_SUCH_PATH:
                     raise refusal(answer.status, answer.body)
+            await self._keep_link(self.found)
         except (ConnectionFaultError, UpstreamFaultError) as error:
             # What comes back may be another server.
             self.found = None
+            self._drop_link()
             self._set_fault(str(error))
             return
         if self.fault is not None:
-            logger.info(
-                "upstream %s takes requests: %s, model %s", self.name, self.found.dialect.name, self.found.model
-            )
+            way = "over a link" if self.link is not None else self.found.dialect.name
+            logger.info("upstream %s takes requests: %s, model %s", self.name, way, self.found.model)
             for warning in self.found.warnings:
                 logger.warning("upstream %s: %s", self.name, warning)
         self.fault = None
@@ -68,10 +75,34 @@ class Upstream:
             except Exception:
                 logger.exception("the check of upstream %s failed", self.name)
 
+    def close(self) -> None:
+        """Close all connections."""
+        self.client.close()
+        if self.link is not None:
+            self.link.close()
+            self.link = None
+
     def leave_out(self, reason: str) -> None:
         """Send no more requests there until a check passes, which is soon."""
         self._doubt.set()
         self._set_fault(reason)
+
+    async def _keep_link(self, found: Found) -> None:
+        """Open a link, if there is none and the upstream does not refuse it. Raises `ConnectionFaultError`."""
+        if self._has_links and self.link is None:
+            self.link = await open_link(self.client, found.model, self._lose_link)
+            self._has_links = self.link is not None
+
+    def _lose_link(self) -> None:
+        self._drop_link()
+        # Another is opened soon, if the upstream is well.
+        self._doubt.set()
+
+    def _drop_link(self) -> None:
+        """Send no more over the link; what runs there goes on."""
+        link, self.link = self.link, None
+        if link is not None:
+            link.retire()
 
     def _set_fault(self, reason: str) -> None:
         if self.fault != reason:

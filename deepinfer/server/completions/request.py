@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
@@ -12,17 +10,18 @@ import msgspec
 
 from deepinfer.cache.prefix import packed
 from deepinfer.core import Grammar, ThinkingLimit
+from deepinfer.link.ids import ID_BYTES, ids_from_bytes
 from deepinfer.server.errors import HttpError
 from deepinfer.server.json_body import read_json, read_msgpack
 from deepinfer.server.services import Services
 
-_ID_BYTES: Final = 4
+MAX_LOGPROBS: Final = 20
+MAX_SEED: Final = 2**63
 _MAX_STOPS: Final = 16
 _MAX_STOP_LENGTH: Final = 256
 _MAX_STOP_IDS: Final = 64
 _MAX_CHOICES: Final = 128
 _MAX_PER_PROMPT: Final = 8
-_MAX_LOGPROBS: Final = 20
 # Order of DeepSeek's models: what stands before the gap, the gap, what stands after it.
 _FIM_MARKS: Final = ("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>")
 
@@ -79,19 +78,19 @@ def read_completion(body: bytes, services: Services) -> CompletionRequest:
     request = (read_msgpack if body[:1] >= b"\x80" else read_json)(body, CompletionRequest)
     services.check_model(request.model)
     _check_prompt(request)
-    _check_number("max_tokens", request.max_tokens, 1, services.model.context_length)
-    _check_number("temperature", request.temperature, 0, 2)
-    _check_number("top_p", request.top_p, 0, 1)
-    _check_number("top_k", request.top_k, -1, 2**31)
-    _check_number("min_p", request.min_p, 0, 1)
-    _check_number("presence_penalty", request.presence_penalty, -2, 2)
-    _check_number("frequency_penalty", request.frequency_penalty, -2, 2)
-    _check_number("repetition_penalty", request.repetition_penalty, 0.01, 10)
+    check_number("max_tokens", request.max_tokens, 1, services.model.context_length)
+    check_number("temperature", request.temperature, 0, 2)
+    check_number("top_p", request.top_p, 0, 1)
+    check_number("top_k", request.top_k, -1, 2**31)
+    check_number("min_p", request.min_p, 0, 1)
+    check_number("presence_penalty", request.presence_penalty, -2, 2)
+    check_number("frequency_penalty", request.frequency_penalty, -2, 2)
+    check_number("repetition_penalty", request.repetition_penalty, 0.01, 10)
     _check_bias(request, services)
-    _check_stop_ids(request.stop_token_ids or [], services)
-    _check_number("n", request.n, 1, _MAX_PER_PROMPT)
-    _check_number("logprobs", request.logprobs, 0, _MAX_LOGPROBS)
-    _check_number("seed", request.seed, -(2**63), 2**63 - 1)
+    check_stop_ids(request.stop_token_ids or [], services)
+    check_number("n", request.n, 1, _MAX_PER_PROMPT)
+    check_number("logprobs", request.logprobs, 0, MAX_LOGPROBS)
+    check_number("seed", request.seed, -MAX_SEED, MAX_SEED - 1)
     if request.best_of not in (None, request.n or 1):
         raise _refused("unsupported", "best_of", f"must be left out or equal to n, not {request.best_of}")
     if request.echo and request.logprobs is not None:
@@ -115,7 +114,7 @@ def prompts_of(request: CompletionRequest, services: Services) -> list[Prompt]:
     """The prompts of a request. Raises `HttpError`."""
     given = request.prompt
     if given is None:
-        return [_id_prompt(_read_ids(request.prompt_ids or b""), "prompt_ids", services)]
+        return [_id_prompt(ids_from_bytes(request.prompt_ids or b""), "prompt_ids", services)]
     if isinstance(given, str):
         return [_text_prompt(given, "prompt", request, services)]
     if not given:
@@ -161,14 +160,6 @@ def _packed(given: Sequence[object]) -> memoryview | None:
         return None
 
 
-def _read_ids(data: bytes) -> memoryview:
-    if sys.byteorder == "little":
-        return memoryview(data).cast("I")
-    ids = array("I", data)
-    ids.byteswap()
-    return memoryview(ids)
-
-
 def _id_prompt(ids: Sequence[int], place: str, services: Services) -> Prompt:
     if not ids:
         raise _refused("empty_array", place, "must hold at least one token id")
@@ -181,8 +172,8 @@ def _check_prompt(request: CompletionRequest) -> None:
         raise _refused("invalid_type", "prompt", "is missing")
     if request.prompt is not None and request.prompt_ids is not None:
         raise _refused("unsupported", "prompt_ids", "cannot be combined with prompt")
-    if request.prompt_ids is not None and len(request.prompt_ids) % _ID_BYTES:
-        message = f"must have {_ID_BYTES} bytes an id, and has {len(request.prompt_ids)} in all"
+    if request.prompt_ids is not None and len(request.prompt_ids) % ID_BYTES:
+        message = f"must have {ID_BYTES} bytes an id, and has {len(request.prompt_ids)} in all"
         raise _refused("invalid_type", "prompt_ids", message)
 
 
@@ -205,7 +196,8 @@ def _check_stops(stops: Sequence[str]) -> None:
             raise _refused("out_of_range", "stop", message)
 
 
-def _check_stop_ids(ids: Sequence[int], services: Services) -> None:
+def check_stop_ids(ids: Sequence[int], services: Services) -> None:
+    """Raise a 400 for too many ids that end an answer, or such as are none."""
     if len(ids) > _MAX_STOP_IDS:
         raise _refused("array_too_long", "stop_token_ids", f"must hold at most {_MAX_STOP_IDS} items, not {len(ids)}")
     services.check_ids(ids, "stop_token_ids")
@@ -215,10 +207,11 @@ def _check_bias(request: CompletionRequest, services: Services) -> None:
     bias = request.logit_bias or {}
     services.check_ids(list(bias), "logit_bias")
     for token_id, value in bias.items():
-        _check_number(f"logit_bias.{token_id}", value, -100, 100)
+        check_number(f"logit_bias.{token_id}", value, -100, 100)
 
 
-def _check_number(name: str, value: float | None, least: float, most: float) -> None:
+def check_number(name: str, value: float | None, least: float, most: float) -> None:
+    """Raise a 400 for a number that is not from `least` to `most`."""
     if value is not None and not least <= value <= most:
         raise _refused("out_of_range", name, f"must be from {least} to {most}, not {value}")
 

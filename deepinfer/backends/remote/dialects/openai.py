@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
-import numpy
 
 from deepinfer.backends.remote.dialects import (
     JSON,
@@ -24,6 +23,7 @@ from deepinfer.backends.remote.dialects import (
 )
 from deepinfer.backends.remote.faults import broken
 from deepinfer.core import FinishReason, Request, StepOutput, TokenLogprob
+from deepinfer.link.ids import ids_to_bytes
 
 DONE: Final = b"[DONE]"
 _ID_PREFIX: Final = "token_id:"
@@ -131,8 +131,7 @@ def _own_members(request: Request) -> dict[str, Any]:
     members: dict[str, Any] = {
         "stream_options": {"include_usage": True, "continuous_usage_stats": True},
         "return_prompt_token_ids": False,
-        # Four bytes an id, the lowest first.
-        "prompt_ids": numpy.asarray(request.token_ids, dtype="<u4").tobytes(),
+        "prompt_ids": ids_to_bytes(request.token_ids),
     }
     if request.grammar is not None:
         members["grammar"] = request.grammar
