@@ -138,9 +138,7 @@ def _upstreams(engine: Engine) -> Iterator[Finding]:
         if upstream.found is None:
             yield Finding("warn", f"upstream {upstream.name} cannot be used", upstream.fault or "")
         else:
-            yield Finding(
-                "ok", f"upstream {upstream.name} is {upstream.found.dialect.name}, model {upstream.found.model}"
-            )
+            yield Finding("ok", f"upstream {upstream.name} is {upstream.way}, model {upstream.found.model}")
             for warning in upstream.found.warnings:
                 yield Finding("warn", f"upstream {upstream.name}", warning)
 

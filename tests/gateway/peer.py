@@ -8,7 +8,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from deepinfer.backends.remote.config import RemoteConfig
 from deepinfer.backends.remote.engine import RemoteEngine
@@ -142,8 +142,11 @@ class Peer:
             asked.answer({"choices": [{"text": "x", **ids}]})
 
 
+AnyPeer = TypeVar("AnyPeer", bound=Peer)
+
+
 @asynccontextmanager
-async def listening(peer: Peer) -> AsyncIterator[Peer]:
+async def listening(peer: AnyPeer) -> AsyncIterator[AnyPeer]:
     """A peer on a free port."""
     server = await asyncio.start_server(peer.serve, peer.host, peer.port, ssl=peer.tls)
     peer.port = server.sockets[0].getsockname()[1]

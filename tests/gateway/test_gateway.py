@@ -232,7 +232,7 @@ def test_mistakes_say_what_to_do(flags: list[str], words: str) -> None:
 def test_the_doctor_asks_the_upstreams(scripted: ServerProcess) -> None:
     found = run("doctor", "--engine", "remote", "--upstream", scripted.url, "--upstream", "http://127.0.0.1:1")
     assert found.returncode == 0, found.stdout
-    assert f"upstream {scripted.url} is deepinfer, model {MODEL}" in found.stdout
+    assert f"upstream {scripted.url} is deepinfer over a link, model {MODEL}" in found.stdout
     assert "warn  upstream http://127.0.0.1:1 cannot be used: no connection" in found.stdout
     assert run("doctor", "--engine", "remote", "--upstream", "http://127.0.0.1:1").returncode == 1
 

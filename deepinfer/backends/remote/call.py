@@ -101,7 +101,7 @@ class Call:
         """Read on."""
         if self._is_paused:
             self._is_paused = False
-            self._patience.restart()
+            self._patience.resume()
             if self._connection is not None and not self._is_drained:
                 self._connection.resume()
 

@@ -14,9 +14,12 @@ from urllib.parse import quote
 
 from deepinfer.backends.remote.connection import ConnectionFaultError, reason_of
 from deepinfer.backends.remote.http_client import HttpClient
+from deepinfer.core import Request
 from deepinfer.link import PATH, PROTOCOL
 from deepinfer.link.frames import ANSWERING, Frame, FrameError, FrameReader, Kind, frame
-from deepinfer.link.messages import MAX_ANSWER_BYTES
+from deepinfer.link.ids import ids_to_bytes
+from deepinfer.link.messages import MAX_ANSWER_BYTES, Submit, pack
+from deepinfer.link.prompts import SentPrompts
 
 logger: Final = logging.getLogger(__name__)
 
@@ -60,11 +63,17 @@ class Link(asyncio.Protocol):
         self._opened: asyncio.Future[bool] = self._loop.create_future()
         self._head = b""
         self._reader = FrameReader(ANSWERING, MAX_ANSWER_BYTES)
+        self._prompts = SentPrompts()
         self._users: dict[int, LinkUser] = {}
         self._numbers = count()
         self._is_taking = False
         self._is_full = False
         self._is_retired = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests are taken at all."""
+        return self._is_taking
 
     @property
     def is_ready(self) -> bool:
@@ -76,12 +85,29 @@ class Link(asyncio.Protocol):
         self._transport.write(head)
         return await self._opened
 
-    def submit(self, payload: bytes, user: LinkUser) -> int:
+    def submit(self, request: Request, user: LinkUser) -> int:
         """Send a request whose frames go to `user`. Returns its number."""
         number = next(self._numbers)
+        beginning, ids = self._prompts.cut(number, ids_to_bytes(request.token_ids))
+        submit = Submit(
+            request_id=request.request_id,
+            ids=ids,
+            sampling=request.sampling,
+            beginning=beginning,
+            grammar=request.grammar,
+            thinking_limit=request.thinking_limit,
+        )
+        self._transport.write(frame(Kind.SUBMIT, number, pack(submit)))
         self._users[number] = user
-        self._transport.write(frame(Kind.SUBMIT, number, payload))
+        if beginning is None:
+            self._loop.call_soon(self._prompts.prepare, number)
         return number
+
+    def submit_again(self, number: int, request: Request, user: LinkUser) -> int:
+        """Send a request whole, as the upstream does not know what was sent before. Returns its new number."""
+        self._prompts = SentPrompts()
+        del self._users[number]
+        return self.submit(request, user)
 
     def tell(self, kind: Kind, number: int) -> None:
         """Send what a request's user wants of it."""

@@ -13,8 +13,7 @@ from deepinfer.backends.remote.link import Link
 from deepinfer.backends.remote.patience import Patience
 from deepinfer.core import FinishReason, Request, StepOutput, TokenLogprob
 from deepinfer.link.frames import Frame, Kind
-from deepinfer.link.ids import ids_to_bytes
-from deepinfer.link.messages import MessageError, Submit, pack, read_failure, read_output
+from deepinfer.link.messages import MessageError, read_failure, read_output
 
 
 class LinkLostError(Exception):
@@ -48,19 +47,12 @@ class LinkCall:
         # Whether anything came, and whether the upstream has ended the request.
         self._is_heard = False
         self._is_answered = False
+        self._is_resent = False
         self._is_paused = False
 
     def begin(self) -> None:
         """Send the request."""
-        request = self._request
-        submit = Submit(
-            request_id=request.request_id,
-            ids=ids_to_bytes(request.token_ids),
-            sampling=request.sampling,
-            grammar=request.grammar,
-            thinking_limit=request.thinking_limit,
-        )
-        self._number = self._link.submit(pack(submit), self)
+        self._number = self._link.submit(self._request, self)
 
     async def run(self) -> FinishReason:
         """Wait for the end of the answer. Raises `UpstreamFaultError`, and `LinkLostError` if nothing of it came."""
@@ -89,7 +81,7 @@ class LinkCall:
         """Let it go on."""
         if self._is_paused:
             self._is_paused = False
-            self._patience.restart()
+            self._patience.resume()
             self._tell(Kind.RESUME)
 
     def leave(self) -> None:
@@ -114,6 +106,9 @@ class LinkCall:
         try:
             if one.payload is None:
                 raise broken("it sent a frame that is too long")
+            if one.kind == Kind.RESEND:
+                self._send_again()
+                return
             if one.kind == Kind.FAILED:
                 self._is_answered = True
                 failed = read_failure(one.payload)
@@ -131,6 +126,12 @@ class LinkCall:
         """Take note that the link broke."""
         self._is_answered = True
         self._fail(fault)
+
+    def _send_again(self) -> None:
+        if self._is_resent or self._number is None:
+            raise broken("it does not know a prompt that it got whole")
+        self._is_resent = True
+        self._number = self._link.submit_again(self._number, self._request, self)
 
     def _take_output(self, output: StepOutput) -> None:
         reason = output.finish_reason

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from math import inf
 
 from deepinfer.backends.remote.faults import UpstreamFaultError, broken
 from deepinfer.core import StepOutput
@@ -14,6 +13,7 @@ class Patience:
 
     def __init__(self, *, first_token_seconds: float, token_seconds: float, max_tokens: int) -> None:
         self.has_tokens = False
+        self._is_stopped = False
         self._first_token_seconds = first_token_seconds
         self._token_seconds = token_seconds
         self._max_tokens = self._tokens_left = max_tokens
@@ -21,10 +21,11 @@ class Patience:
 
     def stop(self) -> None:
         """Wait without end: the reader is slow, which is not the upstream's fault."""
-        self._deadline = inf
+        self._is_stopped = True
 
-    def restart(self) -> None:
-        """Wait for the next token."""
+    def resume(self) -> None:
+        """Wait for the next token from now on."""
+        self._is_stopped = False
         self._deadline = time.monotonic() + self._token_seconds
 
     def note(self, output: StepOutput) -> None:
@@ -36,11 +37,11 @@ class Patience:
         if self._tokens_left < 0:
             raise broken(f"it sent more tokens than the {self._max_tokens} asked for")
         self.has_tokens = True
-        self.restart()
+        self._deadline = time.monotonic() + self._token_seconds
 
     def is_over(self, now: float) -> bool:
         """Whether the upstream has been silent for too long."""
-        return now > self._deadline
+        return now > self._deadline and not self._is_stopped
 
     def fault(self) -> UpstreamFaultError:
         """What to say then."""

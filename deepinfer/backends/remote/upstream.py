@@ -39,6 +39,12 @@ class Upstream:
         self.link: Link | None = None
         self._has_links = False
 
+    @property
+    def way(self) -> str:
+        """How it is asked, in words."""
+        name = "nothing yet" if self.found is None else self.found.dialect.name
+        return name if self.link is None else f"{name} over a link"
+
     async def check(self) -> None:
         """Ask how it is, and what it offers if that is not known. Sets `fault`."""
         try:
@@ -57,8 +63,7 @@ class Upstream:
             self._set_fault(str(error))
             return
         if self.fault is not None:
-            way = "over a link" if self.link is not None else self.found.dialect.name
-            logger.info("upstream %s takes requests: %s, model %s", self.name, way, self.found.model)
+            logger.info("upstream %s takes requests: %s, model %s", self.name, self.way, self.found.model)
             for warning in self.found.warnings:
                 logger.warning("upstream %s: %s", self.name, warning)
         self.fault = None
@@ -88,10 +93,11 @@ class Upstream:
         self._set_fault(reason)
 
     async def _keep_link(self, found: Found) -> None:
-        """Open a link, if there is none and the upstream does not refuse it. Raises `ConnectionFaultError`."""
-        if self._has_links and self.link is None:
-            self.link = await open_link(self.client, found.model, self._lose_link)
-            self._has_links = self.link is not None
+        """Open a link, if there is none and the upstream has not refused it. Without one, HTTP goes on."""
+        if self._has_links and (self.link is None or not self.link.is_open):
+            with suppress(ConnectionFaultError):
+                self.link = await open_link(self.client, found.model, self._lose_link)
+                self._has_links = self.link is not None
 
     def _lose_link(self) -> None:
         self._drop_link()

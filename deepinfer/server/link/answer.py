@@ -43,11 +43,13 @@ class Outlet(Protocol):
 class LinkAnswer:
     """An answer to the request `number` of a link. `begin` or `refuse` comes first."""
 
-    def __init__(self, outlet: Outlet, number: int, services: Services, client: str, model: str) -> None:
+    def __init__(self, outlet: Outlet, number: int, services: Services, model: str, request_id: str | None) -> None:
         self._outlet = outlet
         self._number = number
         self._services = services
-        self._exchange = Exchange(request_id="", method="POST", path=PATH, client=client, route=PATH, model=model)
+        self._exchange = Exchange(
+            request_id=choose_request_id(request_id), method="POST", path=PATH, route=PATH, model=model
+        )
         self._engine_id = f"link/{next(_NUMBERS)}"
         self._held = ExitStack()
         self._task: asyncio.Task[None] | None = None
@@ -58,13 +60,13 @@ class LinkAnswer:
         self._written: list[int] | None = [] if services.config.log_prompts else None
         services.metrics.open_request()
 
-    def begin(self, submit: Submit) -> None:
-        """Hand the request to the engine. Raises what stands against it."""
+    def begin(self, submit: Submit, prompt: bytes, client: str) -> None:
+        """Hand the request of a client to the engine; `prompt` has all its ids. Raises what stands against it."""
         services, exchange = self._services, self._exchange
-        exchange.request_id = choose_request_id(submit.request_id)
+        exchange.client = client
         self._held.enter_context(services.limits.admit(exchange.client))
         queue_position(services)
-        request = _request(submit, self._engine_id, services)
+        request = _request(submit, prompt, self._engine_id, services)
         if services.config.log_prompts:
             log_text(exchange, "prompt", services.tokenizer.decode(request.token_ids))
         stream = services.engine.submit(request)
@@ -76,8 +78,6 @@ class LinkAnswer:
 
     def refuse(self, error: Exception) -> None:
         """End it before it began."""
-        if not self._exchange.request_id:
-            self._exchange.request_id = choose_request_id(None)
         self._fail(error)
         self._close()
 
@@ -158,16 +158,15 @@ class LinkAnswer:
         self._outlet.forget(self._number)
 
 
-def _request(submit: Submit, engine_id: str, services: Services) -> Request:
+def _request(submit: Submit, prompt: bytes, engine_id: str, services: Services) -> Request:
     sampling = submit.sampling
     check_number("sampling.seed", sampling.seed, -MAX_SEED, MAX_SEED - 1)
     check_number("sampling.top_logprobs", sampling.top_logprobs, 0, MAX_LOGPROBS)
     check_stop_ids(sampling.stop_token_ids, services)
     try:
-        token_ids = ids_from_bytes(submit.ids)
+        token_ids = ids_from_bytes(prompt)
     except ValueError as error:
         raise HttpError(400, "invalid_type", f"ids: {error}", param="ids") from None
-    services.check_ids(token_ids, "ids")
     return Request(
         request_id=engine_id,
         token_ids=token_ids,

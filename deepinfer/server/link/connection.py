@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import MutableSet
+from collections.abc import Callable, MutableSet
 from typing import Any, Final, cast
 
 from deepinfer.core import StepOutput
 from deepinfer.link.frames import ASKING, Frame, FrameError, FrameReader, Kind, frame
-from deepinfer.link.messages import Failed, MessageError, pack, packed_outputs, read_submit
+from deepinfer.link.messages import Failed, MessageError, Submit, pack, packed_outputs, read_submit
+from deepinfer.link.prompts import PromptMemory
 from deepinfer.server.errors import HttpError
 from deepinfer.server.link.answer import LinkAnswer
 from deepinfer.server.services import Services
@@ -22,16 +23,22 @@ logger: Final = logging.getLogger(__name__)
 
 
 class LinkConnection(asyncio.Protocol):
-    """A link to the gateway that is known as `client`. `connections` are those that the server waits for at its end."""
+    """A link to a gateway. `connections` are those that the server waits for at its end.
 
-    def __init__(self, services: Services, client: str, model: str, connections: MutableSet[Any]) -> None:
+    `identify` names the gateway by its key, for each request, and raises an `HttpError` if that is not valid any more.
+    """
+
+    def __init__(
+        self, services: Services, identify: Callable[[], str], model: str, connections: MutableSet[Any]
+    ) -> None:
         self.is_full = False
         self._services = services
-        self._client = client
+        self._identify = identify
         self._model = model
         self._connections = connections
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(ASKING, services.config.max_body_bytes)
+        self._prompts = PromptMemory()
         self._answers: dict[int, LinkAnswer] = {}
         self._unsent: list[bytes] = []
         self._is_leaving = False
@@ -73,7 +80,7 @@ class LinkConnection(asyncio.Protocol):
             for one in self._reader.feed(data):
                 self._take(one)
         except FrameError as error:
-            logger.warning("the link of %s is closed: %s", self._client, error)
+            logger.warning("a link is closed: %s", error)
             self._transport.abort()
             return
         if self._idle_timer is not None:
@@ -121,20 +128,37 @@ class LinkConnection(asyncio.Protocol):
     def _submit(self, one: Frame) -> None:
         if one.number in self._answers:
             raise FrameError(f"a second request with the number {one.number}")
-        answer = LinkAnswer(self, one.number, self._services, self._client, self._model)
-        self._answers[one.number] = answer
         try:
-            if one.payload is None:
-                limit = self._services.config.max_body_bytes
-                raise HttpError(413, "request_too_large", f"the request has more than {limit} bytes")
+            submit = self._read(one.payload)
+        except HttpError as error:
+            self._new_answer(one.number, None).refuse(error)
+            return
+        prompt = self._prompts.join(one.number, submit.beginning, submit.ids)
+        if prompt is None:
+            self._send(frame(Kind.RESEND, one.number))
+            return
+        answer = self._new_answer(one.number, submit.request_id)
+        try:
             if self._is_leaving:
                 raise HttpError(503, "server_shutting_down", "the server is shutting down; send the request again")
-            submit = read_submit(one.payload)
-            answer.begin(submit)
-        except MessageError as error:
-            answer.refuse(HttpError(400, "invalid_messagepack", str(error)))
+            answer.begin(submit, prompt, self._identify())
         except Exception as error:
             answer.refuse(error)
+        if submit.beginning is None:
+            self._loop.call_soon(self._prompts.prepare, one.number)
+
+    def _new_answer(self, number: int, request_id: str | None) -> LinkAnswer:
+        answer = self._answers[number] = LinkAnswer(self, number, self._services, self._model, request_id)
+        return answer
+
+    def _read(self, payload: bytes | None) -> Submit:
+        if payload is None:
+            limit = self._services.config.max_body_bytes
+            raise HttpError(413, "request_too_large", f"the request has more than {limit} bytes")
+        try:
+            return read_submit(payload)
+        except MessageError as error:
+            raise HttpError(400, "invalid_messagepack", str(error)) from None
 
     def _send(self, data: bytes) -> None:
         if not self._unsent:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import parse_qs
 
+from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from deepinfer.link import PROTOCOL
@@ -31,8 +32,12 @@ class LinkEndpoint:
         upgrade = scope.get("extensions", {}).get(UPGRADE)
         if upgrade is None:
             message = f"this path is for other servers of this kind; it needs 'upgrade: {PROTOCOL}'"
-            headers = {"upgrade": PROTOCOL, "connection": "upgrade"}
-            raise HttpError(426, "upgrade_required", message, headers=headers)
+            raise HttpError(426, "upgrade_required", message, headers={"upgrade": PROTOCOL, "connection": "upgrade"})
         exchange.model = names[0]
-        upgrade["switch"](lambda connections: LinkConnection(self._services, exchange.client, names[0], connections))
+        headers = Headers(scope=scope)
+
+        def identify() -> str:
+            return self._services.keyring.identify(headers)
+
+        upgrade["switch"](lambda connections: LinkConnection(self._services, identify, names[0], connections))
         exchange.status = _SWITCHING
