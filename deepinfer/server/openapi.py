@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from deepinfer.link import PATH
 from deepinfer.server.completions.request import CompletionRequest
 from deepinfer.server.protocols import CHAT_PATHS, COMPLETION_PATHS, COUNT_PATHS, MODELS_PATHS, ProtocolName
 from deepinfer.server.tokens import DetokenizeRequest, TokenizeRequest
@@ -51,6 +52,8 @@ def describe_paths() -> Json:
         ("/user/balance", "There is no balance"),
     ):
         paths[path] = {"get": _operation(summary, errors=["503"] if path in ("/health", "/ready") else [])}
+    model: Json = {"model": {"type": "string"}}
+    paths[PATH] = {"get": _operation("Upgrade to the native form, for gateways", query=model, errors=["404", "426"])}
     paths["/metrics"] = {"get": _operation("Metrics for Prometheus", media_type="text/plain")}
     cancel = _operation("End one's own running requests of this id", path_parameter="request_id", errors=["404"])
     paths["/v1/requests/{request_id}"] = {"delete": cancel}

@@ -228,8 +228,10 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-async def test_where_there_is_no_link_http_is_the_way(name: str) -> None:
-    async with listening(peer_of(refusal=REFUSALS[name])) as peer, gateway(peer) as engine:
+async def test_where_there_is_no_link_http_is_the_way(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Long before it would be given up for its silence.
+    monkeypatch.setattr("deepinfer.backends.remote.link._OPEN_SECONDS", 60)
+    async with asyncio.timeout(20), listening(peer_of(refusal=REFUSALS[name])) as peer, gateway(peer) as engine:
         assert await collect(engine.submit(request())) == ([20, END], STOP)
         assert engine.upstreams[0].way == "deepinfer"
         asked = len(peer.asked)
@@ -359,10 +361,10 @@ async def test_a_slow_reader_makes_its_request_wait_and_no_other() -> None:
     async def flood(asked: Linked) -> None:
         for _ in range(20):
             asked.tokens(*range(10, 110))
-        while (Kind.RESUME, asked.number) not in peer.told:
-            # For longer than the timeout between tokens; what was on its way still comes.
-            asked.tokens(10)
-            await asyncio.sleep(0.1)
+        # What was on its way still comes. Then it waits, longer than the timeout between tokens.
+        await until(lambda: peer.told)
+        asked.tokens(10)
+        await until(lambda: (Kind.RESUME, asked.number) in peer.told)
         asked.tokens(END, finish=STOP)
 
     async def choose(asked: Linked) -> None:

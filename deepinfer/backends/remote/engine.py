@@ -35,6 +35,8 @@ class RemoteEngine:
         self._upstreams = [Upstream(origin, config) for origin in config.upstreams]
         self._router = Router(len(self._upstreams), load_cap=config.load_cap)
         self._flights: dict[str, tuple[Flight, asyncio.Task[None]]] = {}
+        # Those of them without a token: each request asks how many there are.
+        self._waiting: set[Flight] = set()
         self._watch: list[asyncio.Task[None]] = []
         self._context_length = config.context_length
         self._started = False
@@ -84,6 +86,7 @@ class RemoteEngine:
         # A task that is cancelled before its first turn never runs.
         task.add_done_callback(lambda _: flight.close())
         self._flights[request.request_id] = (flight, task)
+        self._waiting.add(flight)
 
         def abandon() -> None:
             if not loop.is_closed():
@@ -114,12 +117,11 @@ class RemoteEngine:
             Peer(name=upstream.name, ready=upstream.fault is None, running=upstream.running)
             for upstream in self._upstreams
         )
-        running = sum(flight.has_tokens for flight, _ in self._flights.values())
         faults = [f"{upstream.name}: {upstream.fault}" for upstream in self._upstreams if upstream.fault is not None]
         return Health(
             ready=self._started and any(peer.ready for peer in peers),
-            running=running,
-            waiting=len(self._flights) - running,
+            running=len(self._flights) - len(self._waiting),
+            waiting=len(self._waiting),
             cache_bytes=0,
             detail="; ".join(faults) if self._started else "not started",
             peers=peers,
@@ -141,6 +143,11 @@ class RemoteEngine:
         found = self._flights.get(request_id)
         if found is not None and found[0] is flight:
             del self._flights[request_id]
+            self._waiting.discard(flight)
+
+    def take_note_of_tokens(self, flight: Flight) -> None:
+        """Take note that a flight has its first token."""
+        self._waiting.discard(flight)
 
     def _candidates(self, request: Request) -> list[Upstream]:
         """Upstreams that can do what a request asks. Raises `EngineError` if there is none."""
@@ -160,7 +167,7 @@ class RemoteEngine:
         # The request may have ended unread, and its id may belong to another by now.
         found = self._flights.get(request_id)
         if found is not None and found[0] is flight:
-            del self._flights[request_id]
+            self.forget(request_id, flight)
             found[1].cancel()
             flight.outbox.put(aborted())
 

@@ -39,6 +39,9 @@ class Routes(Protocol):
     def forget(self, request_id: str, flight: Flight) -> None:
         """Take note that a flight has ended."""
 
+    def take_note_of_tokens(self, flight: Flight) -> None:
+        """Take note that a flight has its first token."""
+
 
 class Flight:
     """A request in flight: `begin` sends it, `run` takes it to its end, `close` lets go of what it holds."""
@@ -177,7 +180,9 @@ class Flight:
             # Of its prompt, which holds what the answer had so far.
             output = replace(output, cached_tokens=None)
         self._put_own()
-        self.has_tokens = self.has_tokens or bool(output.token_ids or output.text)
+        if not self.has_tokens and (output.token_ids or output.text):
+            self.has_tokens = True
+            self._routes.take_note_of_tokens(self)
         self.outbox.put(output)
         if self.outbox.is_full and self._call is not None:
             self._call.pause()

@@ -102,13 +102,13 @@ class LinkCall:
         """Take a frame of the answer."""
         if self._ended.done():
             return
-        self._is_heard = True
         try:
             if one.payload is None:
                 raise broken("it sent a frame that is too long")
             if one.kind == Kind.RESEND:
                 self._send_again()
                 return
+            self._is_heard = True
             if one.kind == Kind.FAILED:
                 self._is_answered = True
                 failed = read_failure(one.payload)
