@@ -129,16 +129,17 @@ def _upstreams(engine: Engine) -> Iterator[Finding]:
 
     assert isinstance(engine, RemoteEngine)
 
-    async def ask() -> None:
+    async def ask() -> list[str]:
         await engine.start()
+        ways = [upstream.way for upstream in engine.upstreams]
         await engine.stop()
+        return ways
 
-    asyncio.run(ask())
-    for upstream in engine.upstreams:
+    for upstream, way in zip(engine.upstreams, asyncio.run(ask()), strict=True):
         if upstream.found is None:
             yield Finding("warn", f"upstream {upstream.name} cannot be used", upstream.fault or "")
         else:
-            yield Finding("ok", f"upstream {upstream.name} is {upstream.way}, model {upstream.found.model}")
+            yield Finding("ok", f"upstream {upstream.name} is {way}, model {upstream.found.model}")
             for warning in upstream.found.warnings:
                 yield Finding("warn", f"upstream {upstream.name}", warning)
 
