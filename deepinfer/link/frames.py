@@ -24,10 +24,12 @@ class Kind(IntEnum):
     RESEND = 18
     # No new requests are taken; those that run go on. Its number says nothing.
     LEAVING = 19
+    # A sign of life, where there is nothing else to send. Its number says nothing.
+    ALIVE = 20
 
 
 ASKING: Final = frozenset({Kind.SUBMIT, Kind.ABORT, Kind.PAUSE, Kind.RESUME})
-ANSWERING: Final = frozenset({Kind.OUTPUT, Kind.FAILED, Kind.RESEND, Kind.LEAVING})
+ANSWERING: Final = frozenset({Kind.OUTPUT, Kind.FAILED, Kind.RESEND, Kind.LEAVING, Kind.ALIVE})
 
 
 class Frame(NamedTuple):

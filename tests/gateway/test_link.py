@@ -275,6 +275,24 @@ async def test_an_upstream_that_is_leaving_gets_no_more_and_finishes_what_it_has
         await until(lambda: peer.lost == 1)
 
 
+async def test_a_link_without_a_sign_of_life_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deepinfer.backends.remote.link._SILENT_SECONDS", 0.3)
+
+    async def alive(asked: Linked) -> None:
+        for _ in range(10):
+            asked.send(Kind.ALIVE, number=0)
+            await asyncio.sleep(0.1)
+        await well(asked)
+
+    async with listening(peer_of(alive)) as peer, gateway(peer) as engine:
+        assert await collect(engine.submit(request())) == ([10, 11, END], STOP)
+        peer.respond = stall
+        links = len(peer.links)
+        # Nothing came of the answer, so it may be asked for over HTTP.
+        assert await collect(engine.submit(request())) == ([20, END], STOP)
+        await until(lambda: len(peer.links) > links)
+
+
 async def test_frames_of_requests_that_are_not_there_are_passed_over() -> None:
     async def act(asked: Linked) -> None:
         for number in (asked.number + 1, 2**64 - 1):

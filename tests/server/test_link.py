@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from deepinfer.backends.scripted import Script, ScriptedEngine
-from deepinfer.core import Engine, SamplingParams
+from deepinfer.core import Engine, FinishReason, SamplingParams
 from deepinfer.errors import EngineError
 from deepinfer.link.frames import ANSWERING, Frame, FrameReader, Kind, frame
 from deepinfer.link.ids import ids_to_bytes
@@ -124,6 +124,20 @@ async def test_a_frame_that_does_not_go_on_ends_its_link() -> None:
         await until(lambda: not gateway.connections)
 
 
+async def test_life_is_shown_where_there_is_nothing_to_say() -> None:
+    async with link(replaying(count=3, delay=0.08), keep_alive_seconds=0.05) as gateway:
+        gateway.writer.write(SUBMIT)
+        kinds = [one.kind for _ in range(12) for one in await gateway.read()]
+        # Before the first token, between tokens, and behind the last.
+        assert kinds.count(Kind.OUTPUT) == 3
+        first, last = kinds.index(Kind.OUTPUT), len(kinds) - kinds[::-1].index(Kind.OUTPUT)
+        assert Kind.ALIVE in kinds[:first] and Kind.ALIVE in kinds[last:]
+    async with link(replaying(count=100, delay=0.01), keep_alive_seconds=0.2) as gateway:
+        gateway.writer.write(SUBMIT)
+        kinds = [one.kind for _ in range(50) for one in await gateway.read()]
+        assert kinds.count(Kind.ALIVE) <= 2
+
+
 async def test_who_does_not_read_makes_the_engine_wait_and_counts_as_gone() -> None:
     engine = ScriptedEngine(lambda _: Script(token_ids=(7,) * 400_000), replace(MODEL, context_length=1_000_000))
     async with link(engine, send_idle_seconds=1.0) as gateway:
@@ -191,6 +205,16 @@ async def test_a_request_that_is_ended_before_its_first_turn_is_counted() -> Non
         await until(lambda: line in gateway.services.metrics.render().decode())
         assert "deepinfer_http_requests_in_flight 0.0" in gateway.services.metrics.render().decode()
         assert gateway.services.engine.health().running == 0
+
+
+async def test_an_answer_that_is_paused_behind_its_end_ends() -> None:
+    async with link(replaying(count=1, delay=0.05)) as gateway:
+        await until(lambda: gateway.connections)
+        # As the socket's buffer is full just then, and the gateway's reader slow.
+        next(iter(gateway.connections)).is_full = True
+        gateway.writer.write(SUBMIT + frame(Kind.PAUSE, 1))
+        assert read_output((await gateway.read())[0].payload or b"").finish_reason is FinishReason.STOP
+        await until(lambda: "http_requests_in_flight 0.0" in gateway.services.metrics.render().decode())
 
 
 async def test_an_answer_that_is_paused_waits() -> None:

@@ -25,6 +25,8 @@ logger: Final = logging.getLogger(__name__)
 
 _MAX_HEAD_BYTES: Final = 64 * 1024
 _OPEN_SECONDS: Final = 5.0
+# Upstreams show life every ten seconds.
+_SILENT_SECONDS: Final = 60.0
 
 
 class LinkUser(Protocol):
@@ -68,6 +70,8 @@ class Link(asyncio.Protocol):
         self._numbers = count()
         self._is_taking = False
         self._is_full = False
+        self._is_heard = False
+        self._silence: asyncio.TimerHandle | None = None
         self._is_retired = False
 
     @property
@@ -142,6 +146,7 @@ class Link(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if not self._opened.done():
             data = self._take_head(data)
+        self._is_heard = True
         try:
             for one in self._reader.feed(data):
                 self._take(one)
@@ -171,6 +176,7 @@ class Link(asyncio.Protocol):
                 self._opened.set_result(False)
             return b""
         self._is_taking = _is_switch(head)
+        self._listen()
         self._opened.set_result(self._is_taking)
         return rest if self._is_taking else b""
 
@@ -178,11 +184,21 @@ class Link(asyncio.Protocol):
         if one.kind == Kind.LEAVING:
             self._is_taking = False
             self._on_loss()
-        elif (user := self._users.get(one.number)) is not None:
+        elif one.kind != Kind.ALIVE and (user := self._users.get(one.number)) is not None:
             # Others have been left just now, and the upstream does not know yet.
             user.take(one)
 
+    def _listen(self) -> None:
+        """Give the link up if nothing came since the last time: whatever was on the way is lost, and nobody said so."""
+        if self._silence is not None and not self._is_heard:
+            self._lose(f"no sign of life came in {_SILENT_SECONDS:g} s")
+            return
+        self._is_heard = False
+        self._silence = self._loop.call_later(_SILENT_SECONDS, self._listen)
+
     def _lose(self, message: str) -> None:
+        if self._silence is not None:
+            self._silence.cancel()
         was_taking, self._is_taking = self._is_taking, False
         self._transport.abort()
         users, self._users = self._users, {}

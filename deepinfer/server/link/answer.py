@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import ExitStack, aclosing
-from itertools import count
-from typing import Final, Protocol
+from typing import Protocol
+from uuid import uuid4
 
 from deepinfer.core import FinishReason, OutputStream, Request, StepOutput
 from deepinfer.errors import EngineError
@@ -18,9 +18,6 @@ from deepinfer.server.exchange import Exchange, choose_request_id
 from deepinfer.server.generate import queue_position
 from deepinfer.server.logging import log_exchange, log_failure, log_text
 from deepinfer.server.services import Services
-
-# What the engine calls them: a gateway's own names may be those of another's.
-_NUMBERS: Final = count()
 
 
 class Outlet(Protocol):
@@ -50,7 +47,8 @@ class LinkAnswer:
         self._exchange = Exchange(
             request_id=choose_request_id(request_id), method="POST", path=PATH, route=PATH, model=model
         )
-        self._engine_id = f"link/{next(_NUMBERS)}"
+        # Two gateways may give the same name.
+        self._engine_id = f"link-{uuid4().hex}"
         self._held = ExitStack()
         self._task: asyncio.Task[None] | None = None
         self._is_cancelled = False
@@ -115,7 +113,8 @@ class LinkAnswer:
             async with aclosing(stream):
                 async for output in stream:
                     self._send(output)
-                    while self._is_paused or self._outlet.is_full:
+                    # Behind the last there is nothing to hold back, and nobody who would say that it may go on.
+                    while output.finish_reason is None and (self._is_paused or self._outlet.is_full):
                         self._gate = asyncio.get_running_loop().create_future()
                         await self._gate
         except Exception as error:

@@ -42,6 +42,8 @@ class LinkConnection(asyncio.Protocol):
         self._answers: dict[int, LinkAnswer] = {}
         self._unsent: list[bytes] = []
         self._is_leaving = False
+        self._is_silent = False
+        self._life_timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self._unread_timer: asyncio.TimerHandle | None = None
 
@@ -72,6 +74,7 @@ class LinkConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         # Whole writes go out at once, not at the end of the event loop's turn.
         self._transport.set_write_buffer_limits(high=0)
+        self._show_life()
         if self._is_leaving:
             self._close_if_done()
 
@@ -94,7 +97,7 @@ class LinkConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.discard(self)
-        for timer in (self._idle_timer, self._unread_timer):
+        for timer in (self._idle_timer, self._unread_timer, self._life_timer):
             if timer is not None:
                 timer.cancel()
         for answer in self._answers.values():
@@ -166,10 +169,18 @@ class LinkConnection(asyncio.Protocol):
         self._unsent.append(data)
 
     def _flush(self) -> None:
+        self._is_silent = False
         data = b"".join(self._unsent)
         self._unsent.clear()
         if not self._transport.is_closing():
             self._transport.write(data)
+
+    def _show_life(self) -> None:
+        """Send something now and then: proxies keep the connection open, and the gateway knows that it is."""
+        if self._is_silent:
+            self._send(frame(Kind.ALIVE, 0))
+        self._is_silent = True
+        self._life_timer = self._loop.call_later(self._services.config.keep_alive_seconds, self._show_life)
 
     def _close_if_done(self) -> None:
         if self._is_leaving and not self._answers:
