@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
@@ -22,11 +22,9 @@ KEPT_BYTES: Final = 32 * 1024 * 1024
 _MAX_PROMPT: Final = KEPT_BYTES // 8
 # Shorter ones are quickly sent.
 _MIN_PROMPT: Final = 256 * ID_BYTES
-# The last ids of a prompt open the answer, and later prompts may have others in their place. One that shares all but
+# The last ids of a prompt open the answer, and later prompts may have others in their place. One that shares all before
 # them takes the place of what it goes on from.
 _OPENER: Final = 64 * ID_BYTES
-# States of the hash are kept at such distances.
-_STRIDE: Final = 2048 * ID_BYTES
 # Prompts are found by what stands before a multiple of this: the last such place of each, and rarer ones.
 _STEP: Final = 64 * ID_BYTES
 _RARE: Final = 4096 * ID_BYTES
@@ -36,22 +34,31 @@ _MAX_LOOKS: Final = 256
 _Key = tuple[int, bytes]
 
 
-@dataclass(slots=True)
-class _Known:
-    """A prompt, and the states of its hash after each stride, as far as they were needed."""
+class Known:
+    """A prompt. Its first `stem` bytes are what later ones probably share; `state` is their hash, once it is known."""
 
-    ids: bytes
-    states: list[Any] = field(default_factory=lambda: [hashlib.sha256()])
+    __slots__ = ("ids", "keys", "state", "stem")
 
-    def digest(self) -> bytes:
-        """The hash of the whole. Costs only what no state is known of."""
-        for place in range(len(self.states) * _STRIDE, len(self.ids) + 1, _STRIDE):
-            state = self.states[-1].copy()
-            state.update(self.ids[place - _STRIDE : place])
-            self.states.append(state)
-        state = self.states[-1].copy()
-        state.update(self.ids[(len(self.states) - 1) * _STRIDE :])
-        digest: bytes = state.digest()
+    def __init__(self, ids: bytes) -> None:
+        self.ids = ids
+        self.stem = max(0, len(ids) - _OPENER)
+        self.state: Any = None
+        # By which it is found.
+        self.keys: list[_Key] = []
+
+    def digest(self, base: Known | None = None) -> bytes:
+        """The hash of the whole. Costs only what follows the stem of `base`, if there is one that this begins with."""
+        if base is None or base.state is None:
+            state, start = hashlib.sha256(), 0
+        else:
+            state, start = base.state.copy(), base.stem
+            self.stem = max(self.stem, start)
+        ids = memoryview(self.ids)
+        state.update(ids[start : self.stem])
+        self.state = state
+        whole = state.copy()
+        whole.update(ids[self.stem :])
+        digest: bytes = whole.digest()
         return digest
 
 
@@ -68,7 +75,7 @@ class PromptMemory:
     """Prompts by the numbers of their requests, the least recently used first."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[int, _Known] = OrderedDict()
+        self._known: OrderedDict[int, Known] = OrderedDict()
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -77,16 +84,26 @@ class PromptMemory:
     def join(self, number: int, beginning: Beginning | None, ids: bytes) -> bytes | None:
         """The whole prompt of a request, which is remembered; None if what it goes on from is not known."""
         if beginning is None:
-            self._add(number, _Known(ids))
+            self.keep(number, Known(ids), None)
             return ids
         base = self._known.get(beginning.number)
         if base is None or not 0 <= beginning.length <= len(base.ids):
             return None
-        known = _after(base, beginning.length, b"".join((memoryview(base.ids)[: beginning.length], ids)))
-        if known.digest() != beginning.digest:
+        known = Known(b"".join((memoryview(base.ids)[: beginning.length], ids)))
+        if known.digest(base if beginning.length == base.stem else None) != beginning.digest:
             return None
-        self._replace(number, known, beginning)
+        self.keep(number, known, beginning)
         return known.ids
+
+    def keep(self, number: int, known: Known, beginning: Beginning | None) -> None:
+        """Remember the prompt of a request."""
+        if beginning is not None:
+            if beginning.length >= len(self._known[beginning.number].ids) - _OPENER:
+                self.forget(beginning.number)
+            else:
+                self._known.move_to_end(beginning.number)
+        if _MIN_PROMPT <= len(known.ids) <= _MAX_PROMPT:
+            self._add(number, known)
 
     def prepare(self, number: int) -> None:
         """Compute the hash of a prompt that went whole, so that the next does not wait for it."""
@@ -100,21 +117,11 @@ class PromptMemory:
         if known is not None:
             self._bytes -= len(known.ids)
 
-    def _replace(self, number: int, known: _Known, beginning: Beginning) -> None:
-        if beginning.length >= len(self._known[beginning.number].ids) - _OPENER:
-            self.forget(beginning.number)
-        else:
-            self._known.move_to_end(beginning.number)
-        self._add(number, known)
-
-    def _add(self, number: int, known: _Known) -> bool:
-        if not _MIN_PROMPT <= len(known.ids) <= _MAX_PROMPT:
-            return False
+    def _add(self, number: int, known: Known) -> None:
         self._known[number] = known
         self._bytes += len(known.ids)
         while self._bytes > KEPT_BYTES:
             self.forget(next(iter(self._known)))
-        return True
 
 
 class SentPrompts(PromptMemory):
@@ -124,32 +131,28 @@ class SentPrompts(PromptMemory):
         super().__init__()
         self._index: dict[_Key, int] = {}
 
-    def cut(self, number: int, ids: bytes) -> tuple[Beginning | None, bytes]:
-        """What the prompt of a request goes on from, and the ids that are to be sent. Remembers it."""
-        place = self._find(ids)
+    def cut(self, ids: bytes) -> tuple[Known, Beginning | None]:
+        """What a prompt goes on from. It is to be kept once it is sent."""
+        known, place = Known(ids), self._find(ids)
         base = None if place is None else self._known[place]
-        length = 0 if base is None else _shared_bytes(base.ids, ids)
+        length = 0 if base is None else _shared_bytes(base, ids)
         if place is None or base is None or length < _MIN_PROMPT:
-            self._add(number, _Known(ids))
-            return None, ids
-        known = _after(base, length, ids)
-        beginning = Beginning(place, length, known.digest())
-        self._replace(number, known, beginning)
-        return beginning, ids[length:]
+            return known, None
+        return known, Beginning(place, length, known.digest(base if length == base.stem else None))
 
     def forget(self, number: int) -> None:
         known = self._known.get(number)
         if known is not None:
-            for key in _keys(known.ids):
+            for key in known.keys:
                 if self._index.get(key) == number:
                     del self._index[key]
         super().forget(number)
 
-    def _add(self, number: int, known: _Known) -> bool:
-        is_kept = super()._add(number, known)
-        if is_kept:
-            self._index.update(dict.fromkeys(_keys(known.ids), number))
-        return is_kept
+    def _add(self, number: int, known: Known) -> None:
+        known.keys = _keys(known.ids)
+        for key in known.keys:
+            self._index[key] = number
+        super()._add(number, known)
 
     def _find(self, ids: bytes) -> int | None:
         last = len(ids) // _STEP * _STEP
@@ -166,12 +169,10 @@ def _keys(ids: bytes) -> list[_Key]:
     return [(place, ids[place - _WINDOW : place]) for place in (last, *range(_RARE, len(ids), _RARE))]
 
 
-def _after(base: _Known, length: int, ids: bytes) -> _Known:
-    """A prompt that begins with so many bytes of another: their hashes have as many states in common."""
-    return _Known(ids, base.states[: length // _STRIDE + 1])
-
-
-def _shared_bytes(first: bytes, second: bytes) -> int:
-    count = min(len(first), len(second)) // ID_BYTES
-    different = numpy.not_equal(*(numpy.frombuffer(ids, numpy.uint32, count) for ids in (first, second)))
-    return ID_BYTES * (int(different.argmax()) if different.any() else count)
+def _shared_bytes(base: Known, ids: bytes) -> int:
+    """How much a prompt has in common with one before it, at least: all up to its stem is not looked at further."""
+    if ids.startswith(memoryview(base.ids)[: base.stem]):
+        return base.stem
+    count = min(len(base.ids), len(ids)) // ID_BYTES
+    different = numpy.not_equal(*(numpy.frombuffer(part, numpy.uint32, count) for part in (base.ids, ids)))
+    return ID_BYTES * int(different.argmax())

@@ -417,7 +417,7 @@ async def test_ids_are_not_sent_twice() -> None:
     async with listening(peer_of()) as peer, gateway(peer) as engine:
         for more in range(3):
             await collect(engine.submit(request(f"r{more}", prompt=prompt + (7,) * more)))
-    assert [len(asked.submit.ids) for asked in peer.linked] == [12_000, 4, 4]
+    assert [len(asked.submit.ids) for asked in peer.linked] == [12_000, 65 * 4, 65 * 4]
     assert [asked.prompt for asked in peer.linked] == [[*prompt, *[7] * more] for more in range(3)]
 
 

@@ -29,7 +29,9 @@ class Ends:
         """Send a prompt; returns how many ids went."""
         self.number += 1
         data = ids_to_bytes(prompt)
-        beginning, rest = self.sent.cut(self.number, data)
+        known, beginning = self.sent.cut(data)
+        self.sent.keep(self.number, known, beginning)
+        rest = data if beginning is None else data[beginning.length :]
         assert self.kept.join(self.number, beginning, rest) == data
         self.check()
         return len(rest) // 4
@@ -48,9 +50,10 @@ def test_a_conversation_is_sent_once() -> None:
     for _ in range(8):
         # The opening of the answer is not part of what comes next.
         prompt += ids(700)
-        assert ends.send([*prompt, 1, 2, 3]) == 703
+        # And so much of what came before that it may stand in it.
+        assert ends.send([*prompt, 1, 2, 3]) == 764
     assert len(ends.kept) == 1
-    assert ends.send([*prompt, 1, 2, 3]) == 0
+    assert ends.send([*prompt, 1, 2, 3]) == 64
 
 
 def test_conversations_that_begin_alike_share_what_they_begin_with() -> None:
@@ -61,7 +64,7 @@ def test_conversations_that_begin_alike_share_what_they_begin_with() -> None:
     for _ in range(3):
         for prompt in conversations:
             prompt += ids(300)
-            assert ends.send(prompt) == 300
+            assert ends.send(prompt) == 364
     assert len(ends.kept) == 20
 
 
@@ -69,7 +72,7 @@ def test_a_prompt_that_parts_from_an_earlier_one_leaves_it_there() -> None:
     ends, prompt = Ends(), ids(5000)
     ends.send(prompt)
     assert ends.send([*prompt[:4200], *ids(100)]) == 100
-    assert ends.send([*prompt, *ids(100)]) == 100
+    assert ends.send([*prompt, *ids(100)]) == 164
 
 
 def test_short_prompts_and_very_long_ones_are_not_remembered() -> None:
@@ -84,9 +87,9 @@ def test_what_was_not_used_for_longest_is_forgotten_at_both_ends() -> None:
     prompts = [ids(KEPT_BYTES // 32) for _ in range(9)]
     for prompt in prompts[:8]:
         ends.send(prompt)
-    assert ends.send(prompts[0]) == 0
+    assert ends.send(prompts[0]) == 64
     assert ends.send(prompts[8]) == len(prompts[8])
-    assert (len(ends.kept), ends.send(prompts[0]), ends.send(prompts[1])) == (8, 0, len(prompts[1]))
+    assert (len(ends.kept), ends.send(prompts[0]), ends.send(prompts[1])) == (8, 64, len(prompts[1]))
 
 
 def test_random_traffic_comes_as_it_went() -> None:
@@ -101,12 +104,26 @@ def test_random_traffic_comes_as_it_went() -> None:
 
 def test_hashes_are_those_of_the_whole() -> None:
     sent, prompt = SentPrompts(), ids(9000)
-    sent.cut(1, ids_to_bytes(prompt))
+    sent.keep(1, *sent.cut(ids_to_bytes(prompt)))
     sent.prepare(1)
-    for more in (0, 1, 3000):
-        data = ids_to_bytes([*prompt[: 9000 - more], *ids(more)])
-        beginning, _ = sent.cut(10 + more, data)
+    follow = ids(300)
+    for number, later in enumerate(
+        [
+            prompt,
+            [*prompt[:-1], 5],
+            # Shorter than what it goes on from, but for the opening of the answer.
+            prompt[:8940],
+            [*prompt[:8940], *follow],
+            # It parts before that.
+            [*prompt[:6000], *follow],
+            [*prompt[:6000], *follow, *follow],
+        ]
+    ):
+        data = ids_to_bytes(later)
+        known, beginning = sent.cut(data)
+        sent.keep(10 + number, known, beginning)
         assert beginning is not None and beginning.digest == hashlib.sha256(data).digest()
+        assert 5000 * 4 < beginning.length <= len(data)
 
 
 DATA = ids_to_bytes(ids(4000))

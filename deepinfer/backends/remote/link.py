@@ -92,10 +92,10 @@ class Link(asyncio.Protocol):
     def submit(self, request: Request, user: LinkUser) -> int:
         """Send a request whose frames go to `user`. Returns its number."""
         number = next(self._numbers)
-        beginning, ids = self._prompts.cut(number, ids_to_bytes(request.token_ids))
+        known, beginning = self._prompts.cut(ids_to_bytes(request.token_ids))
         submit = Submit(
             request_id=request.request_id,
-            ids=ids,
+            ids=known.ids if beginning is None else known.ids[beginning.length :],
             sampling=request.sampling,
             beginning=beginning,
             grammar=request.grammar,
@@ -103,6 +103,7 @@ class Link(asyncio.Protocol):
         )
         self._transport.write(frame(Kind.SUBMIT, number, pack(submit)))
         self._users[number] = user
+        self._prompts.keep(number, known, beginning)
         if beginning is None:
             self._loop.call_soon(self._prompts.prepare, number)
         return number

@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 from contextlib import ExitStack, aclosing
 from typing import Protocol
-from uuid import uuid4
 
 from deepinfer.core import FinishReason, OutputStream, Request, StepOutput
 from deepinfer.errors import EngineError
-from deepinfer.link import PATH
 from deepinfer.link.ids import ids_from_bytes
 from deepinfer.link.messages import Failed, Submit
 from deepinfer.server.completions.request import MAX_LOGPROBS, MAX_SEED, check_number, check_stop_ids
 from deepinfer.server.errors import HttpError, in_mid_answer
-from deepinfer.server.exchange import Exchange, choose_request_id
+from deepinfer.server.exchange import Exchange
 from deepinfer.server.generate import queue_position
 from deepinfer.server.logging import log_exchange, log_failure, log_text
 from deepinfer.server.services import Services
@@ -38,17 +36,17 @@ class Outlet(Protocol):
 
 
 class LinkAnswer:
-    """An answer to the request `number` of a link. `begin` or `refuse` comes first."""
+    """An answer to the request `number` of a link, which the engine knows as `engine_id`.
 
-    def __init__(self, outlet: Outlet, number: int, services: Services, model: str, request_id: str | None) -> None:
+    `begin` or `refuse` comes first. The exchange is reported at the end.
+    """
+
+    def __init__(self, outlet: Outlet, number: int, engine_id: str, services: Services, exchange: Exchange) -> None:
         self._outlet = outlet
         self._number = number
         self._services = services
-        self._exchange = Exchange(
-            request_id=choose_request_id(request_id), method="POST", path=PATH, route=PATH, model=model
-        )
-        # Two gateways may give the same name.
-        self._engine_id = f"link-{uuid4().hex}"
+        self._engine_id = engine_id
+        self._exchange = exchange
         self._held = ExitStack()
         self._task: asyncio.Task[None] | None = None
         self._is_cancelled = False

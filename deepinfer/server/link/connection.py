@@ -10,12 +10,15 @@ import asyncio
 import logging
 from collections.abc import Callable, MutableSet
 from typing import Any, Final, cast
+from uuid import uuid4
 
 from deepinfer.core import StepOutput
+from deepinfer.link import PATH
 from deepinfer.link.frames import ASKING, Frame, FrameError, FrameReader, Kind, frame
 from deepinfer.link.messages import Failed, MessageError, Submit, pack, packed_outputs, read_submit
 from deepinfer.link.prompts import PromptMemory
 from deepinfer.server.errors import HttpError
+from deepinfer.server.exchange import Exchange, choose_request_id
 from deepinfer.server.link.answer import LinkAnswer
 from deepinfer.server.services import Services
 
@@ -35,6 +38,7 @@ class LinkConnection(asyncio.Protocol):
         self._services = services
         self._identify = identify
         self._model = model
+        self._name = f"link-{uuid4().hex}"
         self._connections = connections
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(ASKING, services.config.max_body_bytes)
@@ -151,7 +155,11 @@ class LinkConnection(asyncio.Protocol):
             self._loop.call_soon(self._prompts.prepare, one.number)
 
     def _new_answer(self, number: int, request_id: str | None) -> LinkAnswer:
-        answer = self._answers[number] = LinkAnswer(self, number, self._services, self._model, request_id)
+        name = choose_request_id(request_id)
+        exchange = Exchange(request_id=name, method="POST", path=PATH, route=PATH, model=self._model)
+        # Two gateways may give the same name.
+        answer = LinkAnswer(self, number, f"{self._name}/{number}", self._services, exchange)
+        self._answers[number] = answer
         return answer
 
     def _read(self, payload: bytes | None) -> Submit:
