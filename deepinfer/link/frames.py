@@ -20,16 +20,14 @@ class Kind(IntEnum):
     RESUME = 4
     OUTPUT = 16
     FAILED = 17
-    # What the request's prompt goes on from is not there: it has to be sent whole.
-    RESEND = 18
     # No new requests are taken; those that run go on. Its number says nothing.
-    LEAVING = 19
+    LEAVING = 18
     # A sign of life, where there is nothing else to send. Its number says nothing.
-    ALIVE = 20
+    ALIVE = 19
 
 
 ASKING: Final = frozenset({Kind.SUBMIT, Kind.ABORT, Kind.PAUSE, Kind.RESUME})
-ANSWERING: Final = frozenset({Kind.OUTPUT, Kind.FAILED, Kind.RESEND, Kind.LEAVING, Kind.ALIVE})
+ANSWERING: Final = frozenset({Kind.OUTPUT, Kind.FAILED, Kind.LEAVING, Kind.ALIVE})
 
 
 class Frame(NamedTuple):

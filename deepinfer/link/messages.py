@@ -9,7 +9,6 @@ from typing import Final, TypeVar
 import msgspec
 
 from deepinfer.core import FinishReason, Grammar, SamplingParams, StepOutput, ThinkingLimit, TokenLogprob
-from deepinfer.link.prompts import Beginning
 
 # Tokens, or characters, in one frame: what has waited may be a whole answer.
 _MAX_OUTPUT: Final = 1024
@@ -20,13 +19,12 @@ MAX_ANSWER_BYTES: Final = 1024 * 1024
 class Submit(msgspec.Struct, omit_defaults=True):
     """A request. `request_id` is what the gateway calls it.
 
-    `ids`: of its prompt, those behind its `beginning`, four bytes each, the lowest first.
+    `ids`: of its prompt, four bytes each, the lowest first.
     """
 
     request_id: str
     ids: bytes
     sampling: SamplingParams
-    beginning: Beginning | None = None
     grammar: Grammar | None = None
     thinking_limit: ThinkingLimit | None = None
 

@@ -12,7 +12,6 @@ from deepinfer.link import PROTOCOL
 from deepinfer.link.frames import ASKING, FrameReader, Kind, frame
 from deepinfer.link.ids import ids_from_bytes
 from deepinfer.link.messages import Failed, Output, Submit, pack, read_submit
-from deepinfer.link.prompts import PromptMemory
 from tests.gateway.peer import END, Asked, Peer
 
 SWITCH = f"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: {PROTOCOL}\r\n\r\n".encode()
@@ -47,10 +46,7 @@ async def well(asked: Linked) -> None:
 
 @dataclass
 class LinkPeer(Peer):
-    """`respond` answers what comes over links; `refusal` is written in place of the switch.
-
-    `unknowing`: it remembers no prompts.
-    """
+    """`respond` answers what comes over links; `refusal` is written in place of the switch."""
 
     respond: LinkHandler = well
     refusal: bytes | None = None
@@ -60,7 +56,6 @@ class LinkPeer(Peer):
     linked: list[Linked] = field(default_factory=list)
     told: list[tuple[Kind, int]] = field(default_factory=list)
     links: list[asyncio.StreamWriter] = field(default_factory=list)
-    unknowing: bool = False
     readers: dict[asyncio.StreamWriter, asyncio.StreamReader] = field(default_factory=dict)
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -87,7 +82,7 @@ class LinkPeer(Peer):
             await self.read_frames(self.readers[asked.writer], asked.writer)
 
     async def read_frames(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        frames, prompts = FrameReader(ASKING, 1 << 24), PromptMemory()
+        frames = FrameReader(ASKING, 1 << 24)
         while data := await reader.read(1 << 18):
             for one in frames.feed(data):
                 if one.kind != Kind.SUBMIT:
@@ -95,11 +90,7 @@ class LinkPeer(Peer):
                     continue
                 assert one.payload is not None
                 submit = read_submit(one.payload)
-                known = prompts.join(one.number, submit.beginning, submit.ids)
-                if known is None or (self.unknowing and submit.beginning is not None):
-                    writer.write(frame(Kind.RESEND, one.number))
-                    continue
-                asked = Linked(one.number, submit, ids_from_bytes(known).tolist(), writer)
+                asked = Linked(one.number, submit, ids_from_bytes(submit.ids).tolist(), writer)
                 self.linked.append(asked)
                 self.tasks.append(asyncio.ensure_future(self.respond(asked)))
         raise asyncio.IncompleteReadError(b"", None)

@@ -124,10 +124,6 @@ async def aborted(asked: Linked) -> None:
     asked.tokens(10, finish=FinishReason.ABORT)
 
 
-async def always_resend(asked: Linked) -> None:
-    asked.send(Kind.RESEND)
-
-
 async def refused(asked: Linked) -> None:
     asked.fail(400, "out_of_range", "top_k must be at least 1", "top_k")
 
@@ -171,7 +167,6 @@ FAULTS: list[tuple[LinkHandler, str, str]] = [
     (long_frame, "upstream_failed", "too long"),
     (endless_answer, "upstream_failed", "more tokens than the 100"),
     (aborted, "upstream_failed", "abort"),
-    (always_resend, "upstream_failed", "got whole"),
     (refused, "out_of_range", "top_k must be at least 1"),
     (refused_oddly, "upstream_refused", "no coffee"),
     (unauthorized, "upstream_failed", "upstream_api_key"),
@@ -297,7 +292,7 @@ async def test_frames_of_requests_that_are_not_there_are_passed_over() -> None:
     async def act(asked: Linked) -> None:
         for number in (asked.number + 1, 2**64 - 1):
             asked.send(Kind.OUTPUT, b"\xc1", number=number)
-            asked.send(Kind.RESEND, number=number)
+            asked.send(Kind.FAILED, b"\xc1", number=number)
         await well(asked)
 
     async with listening(peer_of(act)) as peer, gateway(peer) as engine:
@@ -410,25 +405,6 @@ async def test_an_upstream_that_stalls_after_the_reader_caught_up_is_named() -> 
         await until(lambda: peer.told)
         with pytest.raises(EngineError, match="between tokens"):
             await collect(stream)
-
-
-async def test_ids_are_not_sent_twice() -> None:
-    prompt = tuple(range(100, 3100))
-    async with listening(peer_of()) as peer, gateway(peer) as engine:
-        for more in range(3):
-            await collect(engine.submit(request(f"r{more}", prompt=prompt + (7,) * more)))
-    assert [len(asked.submit.ids) for asked in peer.linked] == [12_000, 65 * 4, 65 * 4]
-    assert [asked.prompt for asked in peer.linked] == [[*prompt, *[7] * more] for more in range(3)]
-
-
-async def test_an_upstream_that_remembers_nothing_gets_all_ids() -> None:
-    prompt = tuple(range(100, 3100))
-    async with listening(peer_of(unknowing=True)) as peer, gateway(peer) as engine:
-        for more in range(3):
-            answer = await collect(engine.submit(request(f"r{more}", prompt=prompt + (7,) * more)))
-            assert answer == ([10, 11, END], STOP)
-    assert [asked.prompt for asked in peer.linked] == [[*prompt, *[7] * more] for more in range(3)]
-    assert [asked.submit.beginning for asked in peer.linked] == [None] * 3
 
 
 async def test_what_no_frame_can_hold_is_the_requests_own_fault() -> None:

@@ -21,7 +21,6 @@ from deepinfer.link.messages import (
     read_output,
     read_submit,
 )
-from deepinfer.link.prompts import Beginning
 
 FRAMES = [
     Frame(Kind.SUBMIT, 0, b"x" * 300),
@@ -87,7 +86,6 @@ SUBMIT = Submit(
     request_id="a/0",
     ids=ids_to_bytes([5, 6, 2**32 - 1]),
     sampling=SamplingParams(max_tokens=5, logit_bias={7: -1.5}, seed=-(2**63), stop_token_ids=(1, 2), top_logprobs=3),
-    beginning=Beginning(4, 8, b"d" * 32),
     grammar=Grammar(text="start: /a/", start_after=4, trigger=5, binding=False, required=False, field="tools"),
     thinking_limit=ThinkingLimit(tokens=5, end_token_id=4),
 )
@@ -156,7 +154,6 @@ GOOD = msgspec.to_builtins(SUBMIT, builtin_types=(bytes,), str_keys=False)
         msgspec.msgpack.encode(GOOD | {"request_id": 5}),
         msgspec.msgpack.encode(GOOD | {"sampling": {"max_tokens": "many"}}),
         msgspec.msgpack.encode(GOOD | {"sampling": {"max_tokens": 5, "logit_bias": {"a": 1}}}),
-        msgspec.msgpack.encode(GOOD | {"beginning": {"number": -1.5, "length": 8, "digest": b""}}),
         msgspec.msgpack.encode(GOOD | {"grammar": {"text": None}}),
         msgspec.msgpack.encode(GOOD)[:-1] + DEEP,
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import signal
 import threading
@@ -20,7 +19,6 @@ from deepinfer.link import PATH, PROTOCOL
 from deepinfer.link.frames import ANSWERING, Frame, FrameReader, Kind, frame
 from deepinfer.link.ids import ids_to_bytes
 from deepinfer.link.messages import Failed, Submit, pack, read_failure, read_output
-from deepinfer.link.prompts import Beginning
 from tests.e2e.server_process import ServerProcess, chat_body, eventually
 from tests.gateway.conftest import StartServer
 
@@ -249,38 +247,6 @@ def test_a_link_that_ends_within_a_frame_leaves_nothing_behind(scripted: ServerP
             client.socket.sendall(frame(Kind.SUBMIT, 1, b"x" * 1000)[:length])
     eventually(lambda: len(list(Path(f"/proc/{scripted.process.pid}/fd").iterdir())) <= handles)
     assert "Traceback" not in scripted.log
-
-
-def test_a_prompt_may_go_on_from_an_earlier_one(scripted: ServerProcess) -> None:
-    filler, hello = (
-        ids_of(scripted, HELLO.split("Hello")[0] + "and so on " * 400),
-        ids_of(scripted, " Hello<｜Assistant｜>"),
-    )
-    whole = ids_to_bytes([*filler, *hello])
-    right = hashlib.sha256(whole).digest()
-    with link(scripted) as client:
-        client.submit(1, filler, sampling={"max_tokens": 1})
-        client.outputs(1)
-        client.submit(2, hello, beginning=Beginning(1, 4 * len(filler), right))
-        outputs = client.outputs(2)
-        assert "Ask me about the weather" in text_of(scripted, outputs)
-        assert outputs[0].cached_tokens == len(filler)
-        for number, beginning in enumerate(
-            [
-                Beginning(2, 4 * len(filler), hashlib.sha256(b"").digest()),
-                Beginning(77, 4, right),
-                Beginning(2, -4, right),
-            ],
-            start=3,
-        ):
-            client.submit(number, hello, beginning=beginning)
-            assert client.read() == Frame(Kind.RESEND, number, b"")
-        client.submit(3, [*filler, *hello])
-        assert text_of(scripted, client.outputs(3)) == text_of(scripted, outputs)
-    with link(scripted) as client:
-        # Nobody else's prompts are known.
-        client.submit(5, hello, beginning=Beginning(2, 4 * len(filler), right))
-        assert client.read().kind == Kind.RESEND
 
 
 def test_who_does_not_read_makes_its_own_answers_wait(scripted: ServerProcess) -> None:

@@ -19,7 +19,6 @@ from deepinfer.link import PATH, PROTOCOL
 from deepinfer.link.frames import ANSWERING, Frame, FrameError, FrameReader, Kind, frame
 from deepinfer.link.ids import ids_to_bytes
 from deepinfer.link.messages import MAX_ANSWER_BYTES, Submit, pack
-from deepinfer.link.prompts import SentPrompts
 
 logger: Final = logging.getLogger(__name__)
 
@@ -65,7 +64,6 @@ class Link(asyncio.Protocol):
         self._opened: asyncio.Future[bool] = self._loop.create_future()
         self._head = b""
         self._reader = FrameReader(ANSWERING, MAX_ANSWER_BYTES)
-        self._prompts = SentPrompts()
         self._users: dict[int, LinkUser] = {}
         self._numbers = count()
         self._is_taking = False
@@ -92,27 +90,16 @@ class Link(asyncio.Protocol):
     def submit(self, request: Request, user: LinkUser) -> int:
         """Send a request whose frames go to `user`. Returns its number."""
         number = next(self._numbers)
-        known, beginning = self._prompts.cut(ids_to_bytes(request.token_ids))
         submit = Submit(
             request_id=request.request_id,
-            ids=known.ids if beginning is None else known.ids[beginning.length :],
+            ids=ids_to_bytes(request.token_ids),
             sampling=request.sampling,
-            beginning=beginning,
             grammar=request.grammar,
             thinking_limit=request.thinking_limit,
         )
         self._transport.write(frame(Kind.SUBMIT, number, pack(submit)))
         self._users[number] = user
-        self._prompts.keep(number, known, beginning)
-        if beginning is None:
-            self._loop.call_soon(self._prompts.prepare, number)
         return number
-
-    def submit_again(self, number: int, request: Request, user: LinkUser) -> int:
-        """Send a request whole, as the upstream does not know what was sent before. Returns its new number."""
-        self._prompts = SentPrompts()
-        del self._users[number]
-        return self.submit(request, user)
 
     def tell(self, kind: Kind, number: int) -> None:
         """Send what a request's user wants of it."""

@@ -47,7 +47,6 @@ class LinkCall:
         # Whether anything came, and whether the upstream has ended the request.
         self._is_heard = False
         self._is_answered = False
-        self._is_resent = False
         self._is_paused = False
 
     def begin(self) -> None:
@@ -102,13 +101,10 @@ class LinkCall:
         """Take a frame of the answer."""
         if self._ended.done():
             return
+        self._is_heard = True
         try:
             if one.payload is None:
                 raise broken("it sent a frame that is too long")
-            if one.kind == Kind.RESEND:
-                self._send_again()
-                return
-            self._is_heard = True
             if one.kind == Kind.FAILED:
                 self._is_answered = True
                 failed = read_failure(one.payload)
@@ -126,12 +122,6 @@ class LinkCall:
         """Take note that the link broke."""
         self._is_answered = True
         self._fail(fault)
-
-    def _send_again(self) -> None:
-        if self._is_resent or self._number is None:
-            raise broken("it does not know a prompt that it got whole")
-        self._is_resent = True
-        self._number = self._link.submit_again(self._number, self._request, self)
 
     def _take_output(self, output: StepOutput) -> None:
         reason = output.finish_reason

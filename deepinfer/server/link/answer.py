@@ -56,13 +56,13 @@ class LinkAnswer:
         self._written: list[int] | None = [] if services.config.log_prompts else None
         services.metrics.open_request()
 
-    def begin(self, submit: Submit, prompt: bytes, client: str) -> None:
-        """Hand the request of a client to the engine; `prompt` has all its ids. Raises what stands against it."""
+    def begin(self, submit: Submit, client: str) -> None:
+        """Hand the request of a client to the engine. Raises what stands against it."""
         services, exchange = self._services, self._exchange
         exchange.client = client
         self._held.enter_context(services.limits.admit(exchange.client))
         queue_position(services)
-        request = _request(submit, prompt, self._engine_id, services)
+        request = _request(submit, self._engine_id, services)
         if services.config.log_prompts:
             log_text(exchange, "prompt", services.tokenizer.decode(request.token_ids))
         stream = services.engine.submit(request)
@@ -155,13 +155,13 @@ class LinkAnswer:
         self._outlet.forget(self._number)
 
 
-def _request(submit: Submit, prompt: bytes, engine_id: str, services: Services) -> Request:
+def _request(submit: Submit, engine_id: str, services: Services) -> Request:
     sampling = submit.sampling
     check_number("sampling.seed", sampling.seed, -MAX_SEED, MAX_SEED - 1)
     check_number("sampling.top_logprobs", sampling.top_logprobs, 0, MAX_LOGPROBS)
     check_stop_ids(sampling.stop_token_ids, services)
     try:
-        token_ids = ids_from_bytes(prompt)
+        token_ids = ids_from_bytes(submit.ids)
     except ValueError as error:
         raise HttpError(400, "invalid_type", f"ids: {error}", param="ids") from None
     return Request(

@@ -16,7 +16,6 @@ from deepinfer.core import StepOutput
 from deepinfer.link import PATH
 from deepinfer.link.frames import ASKING, Frame, FrameError, FrameReader, Kind, frame
 from deepinfer.link.messages import Failed, MessageError, Submit, pack, packed_outputs, read_submit
-from deepinfer.link.prompts import PromptMemory
 from deepinfer.server.errors import HttpError
 from deepinfer.server.exchange import Exchange, choose_request_id
 from deepinfer.server.link.answer import LinkAnswer
@@ -42,7 +41,6 @@ class LinkConnection(asyncio.Protocol):
         self._connections = connections
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(ASKING, services.config.max_body_bytes)
-        self._prompts = PromptMemory()
         self._answers: dict[int, LinkAnswer] = {}
         self._unsent: list[bytes] = []
         self._is_leaving = False
@@ -140,19 +138,13 @@ class LinkConnection(asyncio.Protocol):
         except HttpError as error:
             self._new_answer(one.number, None).refuse(error)
             return
-        prompt = self._prompts.join(one.number, submit.beginning, submit.ids)
-        if prompt is None:
-            self._send(frame(Kind.RESEND, one.number))
-            return
         answer = self._new_answer(one.number, submit.request_id)
         try:
             if self._is_leaving:
                 raise HttpError(503, "server_shutting_down", "the server is shutting down; send the request again")
-            answer.begin(submit, prompt, self._identify())
+            answer.begin(submit, self._identify())
         except Exception as error:
             answer.refuse(error)
-        if submit.beginning is None:
-            self._loop.call_soon(self._prompts.prepare, one.number)
 
     def _new_answer(self, number: int, request_id: str | None) -> LinkAnswer:
         name = choose_request_id(request_id)
