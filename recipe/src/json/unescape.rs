@@ -17,7 +17,11 @@ pub(super) fn unescape_blocks(text: &[u8], room: &mut [u8]) -> (usize, usize) {
     #[cfg(target_arch = "x86_64")]
     #[expect(unsafe_code, reason = "half of the time of a request's JSON")]
     {
-        if is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vbmi2") {
+        if is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vbmi2")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("popcnt")
+        {
             // SAFETY: the processor has what the function asks for.
             return unsafe { vectors::unescape_wide(text, room) };
         }
