@@ -61,12 +61,7 @@ mod tests {
 
     use super::{first_border, last_border, parts};
     use crate::model::Version;
-
-    fn plain(text: &str) -> Vec<u32> {
-        let mut ids = Vec::new();
-        Version::V4.tokenizer().encode_plain(text, &mut ids);
-        ids
-    }
+    use crate::tokenizer::tests::plain;
 
     #[test]
     fn borders_lie_inside() {
@@ -93,7 +88,9 @@ mod tests {
             let cut: Vec<&str> = parts(&text, size).collect();
             prop_assert_eq!(cut.concat(), text.as_str());
             prop_assert!(cut.iter().all(|part| !part.is_empty()));
-            prop_assert_eq!(cut.into_iter().flat_map(plain).collect::<Vec<_>>(), plain(&text));
+            let tokenizer = Version::V4.tokenizer();
+            let ids: Vec<u32> = cut.into_iter().flat_map(|part| plain(&tokenizer, part)).collect();
+            prop_assert_eq!(ids, plain(&tokenizer, &text));
         }
     }
 }

@@ -175,13 +175,8 @@ impl Left {
 mod tests {
     use super::{Batch, Stretch, encode, is_worthwhile, pieces, wholes};
     use crate::model::Version;
+    use crate::tokenizer::tests::plain;
     use crate::tokenizer::{Insert, Woven};
-
-    fn plain(text: &str) -> Vec<u32> {
-        let mut ids = Vec::new();
-        Version::V4.tokenizer().encode_plain(text, &mut ids);
-        ids
-    }
 
     #[test]
     fn jobs_hold_everything_once_and_are_of_a_size() {
@@ -201,11 +196,11 @@ mod tests {
         let mut ids = Vec::new();
         tokenizer.vocabulary.at_desk(|desk| (0..batch.jobs.len()).for_each(|job| batch.run(job, desk, &mut ids)));
         let mut expected = vec![1, 2];
-        expected.extend(plain(&long));
+        expected.extend(plain(&tokenizer, &long));
         expected.extend([3, 4]);
-        expected.extend(plain(&format!("<{long}>")));
+        expected.extend(plain(&tokenizer, &format!("<{long}>")));
         for id in 0..300 {
-            expected.extend(plain(&if id % 2 == 0 { short.clone() } else { format!("<{short}>") }));
+            expected.extend(plain(&tokenizer, &if id % 2 == 0 { short.clone() } else { format!("<{short}>") }));
             expected.push(id);
         }
         assert!(ids == expected);
@@ -218,6 +213,6 @@ mod tests {
         assert!(is_worthwhile(&two, text.len()));
         let mut out = Vec::new();
         two.vocabulary.at_desk(|desk| encode(&two, desk, [Stretch::Text((&*text).into(), None)].into_iter(), &mut out));
-        assert!(out == plain(&text));
+        assert!(out == plain(&Version::V4.tokenizer(), &text));
     }
 }

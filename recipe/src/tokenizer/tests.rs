@@ -13,7 +13,7 @@ static V4: LazyLock<Tokenizer> =
         Err(error) => panic!("{error}"),
     });
 
-fn plain(tokenizer: &Tokenizer, text: &str) -> Vec<u32> {
+pub(super) fn plain(tokenizer: &Tokenizer, text: &str) -> Vec<u32> {
     let mut ids = Vec::new();
     tokenizer.encode_plain(text, &mut ids);
     ids
