@@ -100,11 +100,11 @@ def packed_outputs(output: StepOutput) -> Iterator[bytes]:
     if size <= _MAX_OUTPUT:
         yield pack(_output(output))
         return
+    whole = _output(output)
     count = math.ceil(size / _MAX_OUTPUT)
     for place in range(count):
         part = slice(place * _MAX_OUTPUT, (place + 1) * _MAX_OUTPUT)
         last = place == count - 1
-        whole = _output(output)
         yield pack(
             Output(
                 token_ids=whole.token_ids[part],
