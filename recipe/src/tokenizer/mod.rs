@@ -12,6 +12,7 @@ mod character_classes;
 mod cuts;
 mod decode;
 mod encode;
+mod fingerprint;
 mod greedy;
 mod helpers;
 mod known;

@@ -57,13 +57,4 @@ impl<'text> Woven<'text> {
         self.pieces().for_each(|piece| room.push_str(piece));
         room
     }
-
-    /// Whether this is `text`.
-    pub(super) fn is(self, mut text: &[u8]) -> bool {
-        self.pieces().all(|piece| {
-            let Some(rest) = text.strip_prefix(piece.as_bytes()) else { return false };
-            text = rest;
-            true
-        }) && text.is_empty()
-    }
 }
