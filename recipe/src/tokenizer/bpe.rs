@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::greedy::Greedy;
-use super::pairs::{Merge, NO_ORDER, PairTable};
+use super::pairs::{Merge, NO_ORDER, PairTable, ordered};
 use super::tables::{ImageReader, ImageWriter, Table};
 use super::words::TokenBytes;
 
@@ -18,6 +18,7 @@ pub(super) struct Encoder {
     byte_ids: Table<u32>,
     /// Orders of the merges of two bytes, by both.
     byte_pairs: Vec<u32>,
+    /// Empty where `greedy` has them.
     merges: Table<Merge>,
     /// Id that each merge produces, by its order; empty where the order is the id.
     results: Vec<u32>,
@@ -32,17 +33,24 @@ impl Encoder {
     /// [`MAXIMUM_ENTRIES`]: super::pairs::MAXIMUM_ENTRIES
     /// [`MAXIMUM_MERGES`]: super::pairs::MAXIMUM_MERGES
     pub(super) fn new(byte_ids: &[u32; 256], merges: Vec<Merge>, tokens: &TokenBytes) -> Self {
-        let mut encoder = Self::of(byte_ids.to_vec().into(), merges.into());
-        encoder.greedy = Greedy::new(byte_ids, &encoder.merges, tokens, &encoder.pairs);
+        let mut encoder = Self::of(byte_ids.to_vec().into(), ordered(&merges));
+        encoder.greedy = Greedy::new(byte_ids, &merges, tokens, &encoder.pairs);
+        if encoder.greedy.is_none() {
+            encoder.merges = merges.into();
+        }
         encoder
     }
 
-    fn of(byte_ids: Table<u32>, merges: Table<Merge>) -> Self {
+    fn of(byte_ids: Table<u32>, merges: impl DoubleEndedIterator<Item = (u32, Merge)> + Clone) -> Self {
         // Training numbers tokens in the order of their merges; then no table is needed to get from one to the other.
-        let same = merges.is_sorted_by(|[.., one], [.., other]| one < other);
-        let results = if same { Vec::new() } else { merges.iter().map(|&[.., merged]| merged).collect() };
-        let pairs = PairTable::new(&merges);
-        Self { byte_pairs: byte_pairs(&byte_ids, &merges, &pairs), byte_ids, merges, results, pairs, greedy: None }
+        let same = merges.clone().all(|(order, [.., merged])| order == merged);
+        let mut results = vec![0; if same { 0 } else { merges.clone().count() }];
+        for (order, [.., merged]) in merges.clone() {
+            results.get_mut(order as usize).into_iter().for_each(|result| *result = merged);
+        }
+        let pairs = PairTable::new(merges.clone());
+        let byte_pairs = byte_pairs(&byte_ids, merges, &pairs);
+        Self { byte_pairs, byte_ids, merges: Table::default(), results, pairs, greedy: None }
     }
 
     pub(super) fn write(&self, image: &mut ImageWriter) {
@@ -54,9 +62,12 @@ impl Encoder {
     }
 
     pub(super) fn read(image: &mut ImageReader) -> Option<Self> {
-        let mut encoder = Self::of(image.read()?, image.read()?);
-        encoder.greedy = Greedy::read(image, &encoder.merges);
-        Some(encoder)
+        let (byte_ids, merges, greedy) = (image.read()?, image.read::<Merge>()?, Greedy::read(image));
+        let encoder = match &greedy {
+            Some(greedy) => Self::of(byte_ids, greedy.merges()),
+            None => Self::of(byte_ids, ordered(&merges)),
+        };
+        Some(Self { merges, greedy, ..encoder })
     }
 
     #[inline]
@@ -117,7 +128,7 @@ fn byte_pair(left: u8, right: u8) -> usize {
     usize::from(left) << 8 | usize::from(right)
 }
 
-fn byte_pairs(byte_ids: &[u32], merges: &[Merge], pairs: &PairTable) -> Vec<u32> {
+fn byte_pairs(byte_ids: &[u32], merges: impl Iterator<Item = (u32, Merge)>, pairs: &PairTable) -> Vec<u32> {
     let highest = byte_ids.iter().copied().max().unwrap_or(0);
     let mut bytes = vec![None; highest as usize + 1];
     for (byte, &id) in (0..=u8::MAX).zip(byte_ids) {
@@ -127,7 +138,7 @@ fn byte_pairs(byte_ids: &[u32], merges: &[Merge], pairs: &PairTable) -> Vec<u32>
     }
     let byte = |id: u32| bytes.get(id as usize).copied().flatten();
     let mut table = vec![NO_ORDER; 1 << 16];
-    for &[left, right, _] in merges {
+    for (_, [left, right, _]) in merges {
         if let (Some(first), Some(second)) = (byte(left), byte(right))
             && let Some(order) = table.get_mut(byte_pair(first, second))
         {
@@ -193,6 +204,7 @@ impl LinkedIds {
 mod tests {
     use super::{Encoder, Merge};
     use crate::tokenizer::lanes;
+    use crate::tokenizer::tables::{ImageReader, ImageWriter};
     use crate::tokenizer::words::TokenBytes;
     use proptest::prelude::*;
 
@@ -260,6 +272,14 @@ mod tests {
         }
     }
 
+    /// The encoder that comes of an image of this one.
+    fn reread(encoder: &Encoder) -> Encoder {
+        let mut image = ImageWriter::default();
+        encoder.write(&mut image);
+        let words: Vec<u64> = image.finish().as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+        Encoder::read(&mut ImageReader::new(bytemuck::cast_slice(words.leak()))).unwrap()
+    }
+
     /// What each merger makes of `word`; all but the plain one only where they can read the vocabulary.
     fn by_all_mergers(encoder: &Encoder, word: &[u8]) -> Vec<Vec<u32>> {
         let mut plain = Vec::new();
@@ -285,7 +305,8 @@ mod tests {
         #[test]
         fn merges_in_any_order_follow_the_rule(merges in merges().prop_shuffle(), word in "[abc]{0,32}") {
             let expected = by_the_rule(&merges, word.as_bytes());
-            for ids in by_all_mergers(&encoder(&merges), word.as_bytes()) {
+            let encoder = encoder(&merges);
+            for ids in [&encoder, &reread(&encoder)].map(|encoder| by_all_mergers(encoder, word.as_bytes())).concat() {
                 prop_assert_eq!(&ids, &expected);
             }
         }

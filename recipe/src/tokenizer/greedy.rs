@@ -11,7 +11,7 @@
 //! at most, and tries every token that starts there once at most: linear in the word, at any length. No allocation
 //! but for words with dead places, one bit a byte.
 
-use super::pairs::{ID_BITS, Merge, PairTable, orders};
+use super::pairs::{ID_BITS, Merge, PairTable, ordered};
 use super::tables::{ImageReader, ImageWriter, Table};
 use super::trie::Trie;
 use super::words::TokenBytes;
@@ -28,18 +28,12 @@ pub(super) struct Greedy {
     /// By id: the length in bytes, and in the low bits the longest token that it begins with; `ID_MASK` when there is none.
     lengths: Table<u32>,
     /// By id.
-    origins: Vec<Origin>,
+    origins: Table<Origin>,
 }
 
-/// How one token came about.
-#[derive(Clone, Copy, Default)]
-struct Origin {
-    /// The tokens that it was merged of.
-    left: u32,
-    right: u32,
-    /// One more than the order of the merge; 0 for a single byte.
-    order: u32,
-}
+/// How one token came about: the left and the right token that it was merged of, and one more than the order of the merge;
+/// 0 for a single byte.
+type Origin = [u32; 3];
 
 impl Greedy {
     /// `None` for a vocabulary in which a token has two merges, or a merge comes before one that makes its parts: how
@@ -51,14 +45,14 @@ impl Greedy {
         for &id in byte_ids {
             *known.get_mut(id as usize)? = Some(true);
         }
-        for (order, &[left, right, merged]) in orders(merges).zip(merges) {
+        for (order, [left, right, merged]) in ordered(merges) {
             let order = order + 1;
             let reachable = (*known.get(left as usize)?)? && (*known.get(right as usize)?)?;
             if known.get(merged as usize)?.is_some() || bytes.get(merged)?.len() > MAXIMUM_LENGTH {
                 return None;
             }
             *known.get_mut(merged as usize)? = Some(reachable && stay_apart(&made, pairs, (left, right), order));
-            *made.get_mut(merged as usize)? = Origin { left, right, order };
+            *made.get_mut(merged as usize)? = [left, right, order];
         }
         let reachable = (0..).zip(&known).filter(|(_, known)| **known == Some(true));
         let mut entries: Vec<(&[u8], u32)> = reachable.filter_map(|(id, _)| Some((bytes.get(id)?, id))).collect();
@@ -71,23 +65,27 @@ impl Greedy {
             let length = u32::try_from(spelling.len()).ok()?;
             *lengths.get_mut(id as usize)? = length << ID_BITS | shorter.unwrap_or(ID_MASK);
         }
-        Some(Self { trie, joins: joins.into(), lengths: lengths.into(), origins: made })
+        Some(Self { trie, joins: joins.into(), lengths: lengths.into(), origins: made.into() })
     }
 
     pub(super) fn write(&self, image: &mut ImageWriter) {
         self.trie.write(image);
         image.write(&self.joins);
         image.write(&self.lengths);
+        image.write(&self.origins);
     }
 
-    /// What was written, with the merges that it was made of.
-    pub(super) fn read(image: &mut ImageReader, merges: &[Merge]) -> Option<Self> {
-        let (trie, joins, lengths) = (Trie::read(image)?, image.read()?, image.read()?);
-        let mut origins = vec![Origin::default(); lengths.len()];
-        for (order, &[left, right, merged]) in orders(merges).zip(merges) {
-            *origins.get_mut(merged as usize)? = Origin { left, right, order: order + 1 };
-        }
-        Some(Self { trie, joins, lengths, origins })
+    pub(super) fn read(image: &mut ImageReader) -> Option<Self> {
+        Some(Self { trie: Trie::read(image)?, joins: image.read()?, lengths: image.read()?, origins: image.read()? })
+    }
+
+    /// The merges that tokens come from, by id, and their orders.
+    pub(super) fn merges(&self) -> impl DoubleEndedIterator<Item = (u32, Merge)> + Clone + '_ {
+        let origins = self.origins.iter().enumerate();
+        let merge = |(id, &[left, right, order]): (usize, &Origin)| {
+            Some((order.checked_sub(1)?, [left, right, u32::try_from(id).ok()?]))
+        };
+        origins.filter_map(merge)
     }
 
     /// Appends the ids of `word`.
@@ -187,15 +185,15 @@ impl Border {
     #[inline]
     fn step(&mut self, origins: &[Origin], pairs: &PairTable) -> Option<bool> {
         let origin = |id: u32| origins.get(id as usize).copied().unwrap_or_default();
-        let (left, right) = (origin(self.left), origin(self.right));
+        let ([_, left_end, left_order], [right_start, _, right_order]) = (origin(self.left), origin(self.right));
         let across = pairs.order(self.left, self.right).saturating_add(1);
         if across < self.into_left && across <= self.into_right {
             return Some(false);
         }
-        if left.order > right.order {
-            (self.into_left, self.left) = (left.order, left.right);
-        } else if right.order > 0 {
-            (self.into_right, self.right) = (right.order, right.left);
+        if left_order > right_order {
+            (self.into_left, self.left) = (left_order, left_end);
+        } else if right_order > 0 {
+            (self.into_right, self.right) = (right_order, right_start);
         } else {
             return Some(true);
         }
@@ -209,7 +207,7 @@ fn joins(origins: &[Origin], merges: &[Merge], entries: &[(&[u8], u32)], bytes: 
     let mut joining_right: Vec<Vec<(u32, u64)>> = vec![Vec::new(); origins.len()];
     let mut joining_left = joining_right.clone();
     for &[left, right, merged] in merges {
-        let order = origins.get(merged as usize)?.order;
+        let &[.., order] = origins.get(merged as usize)?;
         let (first, last) = (bytes.get(right)?.first()?, bytes.get(left)?.last()?);
         joining_right.get_mut(left as usize)?.push((order, join_bit(*first)));
         joining_left.get_mut(right as usize)?.push((order, join_bit(*last)));
@@ -218,18 +216,18 @@ fn joins(origins: &[Origin], merges: &[Merge], entries: &[(&[u8], u32)], bytes: 
         let joining = joining.get(part as usize).map(Vec::as_slice).unwrap_or_default();
         joining.iter().take_while(|join| join.0 <= limit).fold(0, |bits, join| bits | join.1)
     };
-    let origin = |id: u32| origins.get(id as usize).copied().filter(|origin| origin.order > 0);
+    let origin = |id: u32| origins.get(id as usize).copied().filter(|&[.., order]| order > 0);
     let mut joins = vec![[0; 2]; origins.len()];
     for &(_, id) in entries {
         let (mut right_part, mut left_part) = (id, id);
         let (mut right, mut left) = (up_to(&joining_right, id, u32::MAX), up_to(&joining_left, id, u32::MAX));
-        while let Some(origin) = origin(right_part) {
-            right_part = origin.right;
-            right |= up_to(&joining_right, right_part, origin.order - 1);
+        while let Some([_, end, order]) = origin(right_part) {
+            right_part = end;
+            right |= up_to(&joining_right, right_part, order - 1);
         }
-        while let Some(origin) = origin(left_part) {
-            left_part = origin.left;
-            left |= up_to(&joining_left, left_part, origin.order);
+        while let Some([start, _, order]) = origin(left_part) {
+            left_part = start;
+            left |= up_to(&joining_left, left_part, order);
         }
         *joins.get_mut(id as usize)? = [right, left];
     }

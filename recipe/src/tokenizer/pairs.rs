@@ -29,11 +29,12 @@ const EMPTY: u64 = u64::MAX;
 /// One merge: its two parts and what they become. Its rank is its place in the list.
 pub(super) type Merge = [u32; 3];
 
-/// The orders of merges: numbers of less than 2^20 that are the lower the earlier a merge is. The id that it makes is its
-/// order where ids are in the order of merges.
-pub(super) fn orders(merges: &[Merge]) -> impl DoubleEndedIterator<Item = u32> + ExactSizeIterator + '_ {
+/// Merges and their orders: numbers of less than 2^20 that are the lower the earlier a merge is. The id that it makes is
+/// its order where ids are in the order of merges.
+pub(super) fn ordered(merges: &[Merge]) -> impl DoubleEndedIterator<Item = (u32, Merge)> + Clone + '_ {
     let same = merges.is_sorted_by(|[.., one], [.., other]| one < other);
-    (0..merges.len()).map(move |rank| merges.get(rank).filter(|_| same).map_or(rank as u32, |&[.., merged]| merged))
+    let order = move |rank: usize, merged: u32| if same { merged } else { rank as u32 };
+    merges.iter().enumerate().map(move |(rank, merge)| (order(rank, merge[2]), *merge))
 }
 
 /// Hash table from token pairs to the order of their merges: left id, right id and order share one word. Pairs for which
@@ -44,12 +45,12 @@ pub(super) struct PairTable {
 }
 
 impl PairTable {
-    /// Table of merges by their orders.
-    pub(super) fn new(merges: &[Merge]) -> Self {
-        let size = merges.len().next_power_of_two().max(2);
+    /// Table of merges and their orders.
+    pub(super) fn new(merges: impl DoubleEndedIterator<Item = (u32, Merge)> + Clone) -> Self {
+        let size = merges.clone().count().next_power_of_two().max(2);
         let mut table = Self { buckets: vec![[EMPTY; 2]; size], shift: u64::BITS - size.ilog2() };
         // From the last to the first: where a pair is listed twice the last rank counts, as in the reference.
-        for (&[left, right, _], order) in merges.iter().zip(orders(merges)).rev() {
+        for (order, [left, right, _]) in merges.rev() {
             table.insert(key(left, right), order);
         }
         table

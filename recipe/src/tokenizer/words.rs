@@ -40,19 +40,11 @@ impl TokenBytes {
 
     pub(super) fn write(&self, image: &mut ImageWriter) {
         image.write(&self.bytes);
-        let starts = std::iter::once(&0).chain(&*self.ends);
-        let lengths: Vec<u32> = self.ends.iter().zip(starts).map(|(end, start)| end - start).collect();
-        image.write(&lengths);
+        image.write(&self.ends);
     }
 
     pub(super) fn read(image: &mut ImageReader) -> Option<Self> {
-        let (bytes, lengths) = (image.read()?, image.read::<u32>()?);
-        let mut end = 0_u32;
-        let ends = lengths.iter().map(|&length| {
-            end = end.wrapping_add(length);
-            end
-        });
-        Some(Self { bytes, ends: ends.collect() })
+        Some(Self { bytes: image.read()?, ends: image.read()? })
     }
 
     /// All ids, those without bytes included.
