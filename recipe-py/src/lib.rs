@@ -1,5 +1,10 @@
 //! Python binding of the codec: converts and delegates, releases the GIL, holds no logic.
 
+/// Small blocks that stay, such as ids in the range cache, take the place of large ones that a request gave back, where the
+/// system's allocator has its way; the next request then waits for memory that is mapped anew, page by page.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 mod body;
 mod constraint;
 mod decoder;
