@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from math import inf
 
 import numpy
@@ -26,43 +26,41 @@ def check_request(request: Request, *, model: ModelDescription, in_flight: Conta
             f"the prompt has {prompt_tokens} tokens and max_tokens is {max_tokens}, together "
             f"{prompt_tokens + max_tokens}; the context length is {model.context_length}",
         )
-    # An array, without a copy where the ids are packed: comparing a million of them one by one would take too long.
-    ids = numpy.asarray(request.token_ids)
-    for token_id in (int(ids.min()), int(ids.max())):
+    if (token_id := unknown_id(request.token_ids, model.vocabulary_size)) is not None:
         _check_token_id("token_ids", token_id, model.vocabulary_size)
+
+
+def unknown_id(token_ids: Sequence[int], vocabulary_size: int) -> int | None:
+    """An id that is not in a vocabulary of this size, if there is one among some."""
+    if isinstance(token_ids, memoryview) and token_ids.format == "I":
+        # Packed, and none below 0: comparing a million of them one by one would take too long.
+        extremes = [int(numpy.maximum.reduce(numpy.asarray(token_ids)))]
+    else:
+        extremes = [min(token_ids), max(token_ids)]
+    return next((token_id for token_id in extremes if not 0 <= token_id < vocabulary_size), None)
 
 
 def _check_sampling(sampling: SamplingParams, vocabulary_size: int) -> None:
     top_k, top_logprobs = sampling.top_k, sampling.top_logprobs
     # Written so that NaN fails each test.
-    for name, value, fits, bounds in (
-        ("max_tokens", sampling.max_tokens, sampling.max_tokens >= 1, "be at least 1"),
-        ("temperature", sampling.temperature, 0.0 <= sampling.temperature < inf, "be finite and not below 0"),
-        ("top_p", sampling.top_p, 0.0 <= sampling.top_p <= 1.0, "lie between 0 and 1"),
-        ("min_p", sampling.min_p, 0.0 <= sampling.min_p <= 1.0, "lie between 0 and 1"),
-        ("top_k", top_k, top_k is None or top_k >= 1, "be at least 1"),
-        ("presence_penalty", sampling.presence_penalty, abs(sampling.presence_penalty) <= 2.0, "lie between -2 and 2"),
-        (
-            "frequency_penalty",
-            sampling.frequency_penalty,
-            abs(sampling.frequency_penalty) <= 2.0,
-            "lie between -2 and 2",
-        ),
-        (
-            "repetition_penalty",
-            sampling.repetition_penalty,
-            0.0 < sampling.repetition_penalty <= 10.0,
-            "be above 0 and at most 10",
-        ),
-        (
-            "top_logprobs",
-            top_logprobs,
-            top_logprobs is None or 0 <= top_logprobs <= vocabulary_size,
-            f"lie between 0 and the vocabulary size {vocabulary_size}",
-        ),
-    ):
-        if not fits:
-            raise _fault("invalid_sampling", f"{name} is {value}; it must {bounds}")
+    if not sampling.max_tokens >= 1:
+        raise _unfit("max_tokens", sampling.max_tokens, "be at least 1")
+    if not 0.0 <= sampling.temperature < inf:
+        raise _unfit("temperature", sampling.temperature, "be finite and not below 0")
+    if not 0.0 <= sampling.top_p <= 1.0:
+        raise _unfit("top_p", sampling.top_p, "lie between 0 and 1")
+    if not 0.0 <= sampling.min_p <= 1.0:
+        raise _unfit("min_p", sampling.min_p, "lie between 0 and 1")
+    if not (top_k is None or top_k >= 1):
+        raise _unfit("top_k", top_k, "be at least 1")
+    if not abs(sampling.presence_penalty) <= 2.0:
+        raise _unfit("presence_penalty", sampling.presence_penalty, "lie between -2 and 2")
+    if not abs(sampling.frequency_penalty) <= 2.0:
+        raise _unfit("frequency_penalty", sampling.frequency_penalty, "lie between -2 and 2")
+    if not 0.0 < sampling.repetition_penalty <= 10.0:
+        raise _unfit("repetition_penalty", sampling.repetition_penalty, "be above 0 and at most 10")
+    if not (top_logprobs is None or 0 <= top_logprobs <= vocabulary_size):
+        raise _unfit("top_logprobs", top_logprobs, f"lie between 0 and the vocabulary size {vocabulary_size}")
     for token_id, bias in sampling.logit_bias.items():
         _check_token_id("logit_bias", token_id, vocabulary_size)
         if not abs(bias) <= 100.0:
@@ -90,6 +88,10 @@ def _check_constraint(request: Request, vocabulary_size: int) -> None:
 def _check_token_id(name: str, token_id: int, vocabulary_size: int) -> None:
     if not 0 <= token_id < vocabulary_size:
         raise _fault("invalid_token_id", f"{name} has {token_id}; the vocabulary ends at {vocabulary_size - 1}")
+
+
+def _unfit(name: str, value: object, bounds: str) -> EngineError:
+    return _fault("invalid_sampling", f"{name} is {value}; it must {bounds}")
 
 
 def _fault(code: str, message: str) -> EngineError:

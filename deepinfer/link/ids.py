@@ -7,14 +7,17 @@ from array import array
 from collections.abc import Sequence
 from typing import Final
 
-import numpy
-
 ID_BYTES: Final = 4
 
 
 def ids_to_bytes(token_ids: Sequence[int]) -> bytes:
-    """Write ids. Costs a copy where they are packed."""
-    return numpy.asarray(token_ids, dtype="<u4").tobytes()
+    """Write ids. Costs a copy where they are packed. Raises OverflowError for ids that have no place in four bytes."""
+    if sys.byteorder == "little" and isinstance(token_ids, memoryview) and token_ids.format == "I":
+        return token_ids.tobytes()
+    ids = array("I", token_ids)
+    if sys.byteorder != "little":
+        ids.byteswap()
+    return ids.tobytes()
 
 
 def ids_from_bytes(data: bytes) -> memoryview:

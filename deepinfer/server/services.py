@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import Final
 
 import msgspec
-import numpy
 
 import deepseek_recipe as recipe
+from deepinfer.backends.admission import unknown_id
 from deepinfer.core import Engine, ModelDescription
 from deepinfer.prompt_format import prompt_format
 from deepinfer.server.access import Keyring
@@ -87,12 +87,9 @@ class Services:
         if not ids:
             return
         size = min(self.tokenizer.vocabulary_size, self.model.vocabulary_size)
-        # An array, without a copy where the ids are packed.
-        given = numpy.asarray(ids)
-        for id in (int(given.min()), int(given.max())):
-            if not 0 <= id < size:
-                message = f"{place} holds the token id {id}; ids go from 0 to {size - 1}"
-                raise HttpError(400, "invalid_token_id", message, param=place)
+        if (id := unknown_id(ids, size)) is not None:
+            message = f"{place} holds the token id {id}; ids go from 0 to {size - 1}"
+            raise HttpError(400, "invalid_token_id", message, param=place)
 
     def check_model(self, name: str) -> None:
         """Raise a 404 unless `name` is served or stands for a served one."""
