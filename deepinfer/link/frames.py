@@ -31,11 +31,11 @@ ANSWERING: Final = frozenset({Kind.OUTPUT, Kind.FAILED, Kind.LEAVING, Kind.ALIVE
 
 
 class Frame(NamedTuple):
-    """One frame. `payload` is None if it was longer than is taken."""
+    """One frame. `payload`, a part of what was read, is None if it was longer than is taken."""
 
     kind: int
     number: int
-    payload: bytes | None
+    payload: memoryview | None
 
 
 class FrameError(Exception):
@@ -44,7 +44,12 @@ class FrameError(Exception):
 
 def frame(kind: Kind, number: int, payload: bytes = b"") -> bytes:
     """Write a frame."""
-    return _HEAD.pack(len(payload), kind, number) + payload
+    return head(kind, number, len(payload)) + payload
+
+
+def head(kind: Kind, number: int, length: int) -> bytes:
+    """Write what comes before a payload of so many bytes."""
+    return _HEAD.pack(length, kind, number)
 
 
 class FrameReader:
@@ -64,7 +69,7 @@ class FrameReader:
         """Whether a frame has begun and not ended."""
         return bool(self._begun or self._skipped)
 
-    def feed(self, data: bytes) -> list[Frame]:
+    def feed(self, data: bytes | bytearray) -> list[Frame]:
         """Take what one read brought and return the frames that it completes. Raises `FrameError`."""
         if self._skipped:
             passed = min(self._skipped, len(data))
@@ -74,10 +79,9 @@ class FrameReader:
             self._begun += data
             if len(self._begun) < self._wanted:
                 return []
-            data = bytes(self._begun)
-            self._begun.clear()
+            data, self._begun = self._begun, bytearray()
         frames: list[Frame] = []
-        place, size = 0, len(data)
+        view, place, size = memoryview(data), 0, len(data)
         self._wanted = _HEAD.size
         while size - place >= _HEAD.size:
             length, kind, number = _HEAD.unpack_from(data, place)
@@ -93,6 +97,6 @@ class FrameReader:
                 break
             else:
                 place = start + length
-                frames.append(Frame(kind, number, data[start:place]))
-        self._begun += data[place:]
+                frames.append(Frame(kind, number, view[start:place]))
+        self._begun += view[place:]
         return frames

@@ -23,6 +23,7 @@ class Submit(msgspec.Struct, omit_defaults=True):
     """
 
     request_id: str
+    # A copy of those in the payload, which may begin anywhere: where processors like numbers, others read them fast.
     ids: bytes
     sampling: SamplingParams
     grammar: Grammar | None = None
@@ -68,12 +69,12 @@ def pack(message: Submit | Output | Failed) -> bytes:
     return _ENCODER.encode(message)
 
 
-def read_submit(payload: bytes) -> Submit:
+def read_submit(payload: bytes | memoryview) -> Submit:
     """Read a request. Raises `MessageError`."""
     return _read(_SUBMITS, payload)
 
 
-def read_output(payload: bytes) -> StepOutput:
+def read_output(payload: bytes | memoryview) -> StepOutput:
     """Read an output. Raises `MessageError`."""
     found = _read(_OUTPUTS, payload)
     logprobs = None
@@ -89,7 +90,7 @@ def read_output(payload: bytes) -> StepOutput:
     )
 
 
-def read_failure(payload: bytes) -> Failed:
+def read_failure(payload: bytes | memoryview) -> Failed:
     """Read the end of a request that failed. Raises `MessageError`."""
     return _read(_FAILURES, payload)
 
@@ -126,7 +127,7 @@ def _output(output: StepOutput) -> Output:
     )
 
 
-def _read(decoder: msgspec.msgpack.Decoder[T], payload: bytes) -> T:
+def _read(decoder: msgspec.msgpack.Decoder[T], payload: bytes | memoryview) -> T:
     try:
         return decoder.decode(payload)
     except _FAULTS as error:

@@ -22,14 +22,15 @@ from deepinfer.link.messages import (
     read_submit,
 )
 
-FRAMES = [
-    Frame(Kind.SUBMIT, 0, b"x" * 300),
-    Frame(Kind.ABORT, 2**64 - 1, b""),
-    Frame(Kind.PAUSE, 7, b""),
-    Frame(Kind.SUBMIT, 8, b"\x00\xff" * 5000),
-    Frame(Kind.RESUME, 7, b""),
+SENT = [
+    (Kind.SUBMIT, 0, b"x" * 300),
+    (Kind.ABORT, 2**64 - 1, b""),
+    (Kind.PAUSE, 7, b""),
+    (Kind.SUBMIT, 8, b"\x00\xff" * 5000),
+    (Kind.RESUME, 7, b""),
 ]
-STREAM = b"".join(frame(Kind(one.kind), one.number, one.payload or b"") for one in FRAMES)
+STREAM = b"".join(frame(*one) for one in SENT)
+FRAMES = [Frame(kind, number, memoryview(payload)) for kind, number, payload in SENT]
 
 
 @pytest.mark.parametrize("size", [1, 2, 12, 13, 14, 313, 314, 4096, len(STREAM)])

@@ -16,7 +16,7 @@ from deepinfer.backends.remote.connection import ConnectionFaultError, reason_of
 from deepinfer.backends.remote.http_client import HttpClient
 from deepinfer.core import Request
 from deepinfer.link import PATH, PROTOCOL
-from deepinfer.link.frames import ANSWERING, Frame, FrameError, FrameReader, Kind, frame
+from deepinfer.link.frames import ANSWERING, Frame, FrameError, FrameReader, Kind, frame, head
 from deepinfer.link.ids import ids_to_bytes
 from deepinfer.link.messages import MAX_ANSWER_BYTES, Submit, pack
 
@@ -97,7 +97,9 @@ class Link(asyncio.Protocol):
             grammar=request.grammar,
             thinking_limit=request.thinking_limit,
         )
-        self._transport.write(frame(Kind.SUBMIT, number, pack(submit)))
+        payload = pack(submit)
+        # In one call of the system, and with no copy of the two for it.
+        self._transport.writelines((head(Kind.SUBMIT, number, len(payload)), payload))
         self._users[number] = user
         return number
 

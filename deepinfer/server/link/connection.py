@@ -154,7 +154,7 @@ class LinkConnection(asyncio.Protocol):
         self._answers[number] = answer
         return answer
 
-    def _read(self, payload: bytes | None) -> Submit:
+    def _read(self, payload: memoryview | None) -> Submit:
         if payload is None:
             limit = self._services.config.max_body_bytes
             raise HttpError(413, "request_too_large", f"the request has more than {limit} bytes")
