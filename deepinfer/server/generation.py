@@ -128,13 +128,21 @@ class LiveGenerations:
     @contextmanager
     def tracking(self, generation: Live, exchange: Exchange) -> Iterator[None]:
         """Take note of a generation while the block runs. Raises `EngineError` once all were told to end."""
-        if self._closed:
-            raise EngineError("the server is shutting down; send the request again", code="server_shutting_down")
-        self._live[generation] = exchange
+        self.add(generation, exchange)
         try:
             yield
         finally:
-            del self._live[generation]
+            self.discard(generation)
+
+    def add(self, generation: Live, exchange: Exchange) -> None:
+        """Take note of a generation. Raises `EngineError` once all were told to end."""
+        if self._closed:
+            raise EngineError("the server is shutting down; send the request again", code="server_shutting_down")
+        self._live[generation] = exchange
+
+    def discard(self, generation: Live) -> None:
+        """Forget a generation that has ended, or was never added."""
+        self._live.pop(generation, None)
 
     def cancel(self, client: str, request_id: str) -> int:
         """End a client's generations of this request id; returns how many there were."""

@@ -31,6 +31,14 @@ class ClientLimits:
     @contextmanager
     def admit(self, client: str) -> Iterator[None]:
         """Count a request while the block runs. Raises a 429 that says when to come again."""
+        self.enter(client)
+        try:
+            yield
+        finally:
+            self.leave(client)
+
+    def enter(self, client: str) -> None:
+        """Count a request, which must `leave`. Raises a 429 that says when to come again."""
         if self._at_once and self._running[client] >= self._at_once:
             message = (
                 f"{self._running[client]} requests of this key are running; the limit is {self._at_once} at a time"
@@ -39,12 +47,12 @@ class ClientLimits:
         if self._per_minute:
             self._take(client)
         self._running[client] += 1
-        try:
-            yield
-        finally:
-            self._running[client] -= 1
-            if not self._running[client]:
-                del self._running[client]
+
+    def leave(self, client: str) -> None:
+        """Count a request no more."""
+        self._running[client] -= 1
+        if not self._running[client]:
+            del self._running[client]
 
     def _take(self, client: str) -> None:
         now = self._clock()

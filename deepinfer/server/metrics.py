@@ -43,7 +43,10 @@ class Metrics:
         self._registry = CollectorRegistry(auto_describe=True)
         ProcessCollector(registry=self._registry)
         self._add_engine_gauges(engine)
-        self._in_flight = self._gauge("http_requests_in_flight", "HTTP requests that have not ended")
+        # Plain, as those who count are all in the event loop's thread.
+        self._in_flight = 0
+        in_flight = self._gauge("http_requests_in_flight", "HTTP requests that have not ended")
+        in_flight.set_function(lambda: self._in_flight)
         self._requests = Counter(
             "deepinfer_requests", "HTTP requests that have ended", ["route", "status"], registry=self._registry
         )
@@ -56,11 +59,11 @@ class Metrics:
 
     def open_request(self) -> None:
         """Count a request that has arrived."""
-        self._in_flight.inc()
+        self._in_flight += 1
 
     def report(self, exchange: Exchange) -> None:
         """Count a request that has ended."""
-        self._in_flight.dec()
+        self._in_flight -= 1
         self._requests.labels(exchange.route, str(exchange.status or "none")).inc()
         self._prompt_tokens.inc(exchange.prompt_tokens or 0)
         self._cached_tokens.inc(exchange.cached_tokens or 0)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from deepinfer.backends.scripted import Script, ScriptedEngine
-from deepinfer.core import Engine, FinishReason, SamplingParams
+from deepinfer.core import Engine, FinishReason, SamplingParams, StepOutput
 from deepinfer.errors import EngineError
 from deepinfer.link.frames import ANSWERING, Frame, FrameReader, Kind, frame
 from deepinfer.link.ids import ids_to_bytes
@@ -195,6 +195,34 @@ async def test_what_comes_in_one_turn_goes_out_in_one_write() -> None:
         gateway.writer.write(b"".join(submits))
         await until(lambda: sum(len(FrameReader(ANSWERING, 1 << 20).feed(data)) for data in writes) == 29)
         assert len(writes) <= 5
+
+
+async def test_a_first_token_waits_for_nothing() -> None:
+    async with link(replaying()) as gateway:
+        await until(lambda: gateway.connections)
+        connection = next(iter(gateway.connections))
+        writes: list[bytes] = []
+        connection._transport = Recorder(connection._transport, writes)
+        connection.send_output(1, StepOutput(token_ids=(5,)), is_first=False)
+        assert not writes
+        connection.send_output(2, StepOutput(token_ids=(6,)), is_first=True)
+        # And what waits before it comes before it.
+        assert [numbers(data) for data in writes] == [[1, 2]]
+        # Others of the same turn go together.
+        connection.send_output(3, StepOutput(token_ids=(7,)), is_first=True)
+        connection.send_output(4, StepOutput(token_ids=(8,)), is_first=True)
+        assert len(writes) == 1
+        await until(lambda: len(writes) == 2)
+        assert numbers(writes[1]) == [3, 4]
+        connection.send_output(5, StepOutput(token_ids=(9,)), is_first=True)
+        assert [numbers(data) for data in writes] == [[1, 2], [3, 4], [5]]
+        await asyncio.sleep(0.05)
+        assert len(writes) == 3
+
+
+def numbers(data: bytes) -> list[int]:
+    """Whose frames these are."""
+    return [one.number for one in FrameReader(ANSWERING, 1 << 20).feed(data)]
 
 
 async def test_a_request_that_is_ended_before_its_first_turn_is_counted() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack, aclosing
+from contextlib import aclosing
 from typing import Protocol
 
 from deepinfer.core import FinishReason, OutputStream, Request, StepOutput
@@ -25,8 +25,8 @@ class Outlet(Protocol):
     def is_full(self) -> bool:
         """Whether an answer has to wait."""
 
-    def send_output(self, number: int, output: StepOutput) -> None:
-        """Send an output."""
+    def send_output(self, number: int, output: StepOutput, *, is_first: bool) -> None:
+        """Send an output; the first of an answer is in haste."""
 
     def send_failure(self, number: int, failed: Failed) -> None:
         """Say what ended a request."""
@@ -47,7 +47,7 @@ class LinkAnswer:
         self._services = services
         self._engine_id = engine_id
         self._exchange = exchange
-        self._held = ExitStack()
+        self._is_admitted = False
         self._task: asyncio.Task[None] | None = None
         self._is_cancelled = False
         self._is_paused = False
@@ -60,14 +60,15 @@ class LinkAnswer:
         """Hand the request of a client to the engine. Raises what stands against it."""
         services, exchange = self._services, self._exchange
         exchange.client = client
-        self._held.enter_context(services.limits.admit(exchange.client))
+        services.limits.enter(client)
+        self._is_admitted = True
         queue_position(services)
         request = _request(submit, self._engine_id, services)
         if services.config.log_prompts:
             log_text(exchange, "prompt", services.tokenizer.decode(request.token_ids))
         stream = services.engine.submit(request)
         exchange.prompt_tokens = len(request.token_ids)
-        self._held.enter_context(services.live.tracking(self, exchange))
+        services.live.add(self, exchange)
         exchange.status = 200
         self._task = asyncio.get_running_loop().create_task(self._run(stream))
         self._task.add_done_callback(lambda _: self._close())
@@ -124,6 +125,7 @@ class LinkAnswer:
                 raise HttpError(499, "request_cancelled", "the request was cancelled by its client")
             raise EngineError("the server is shutting down; send the request again", code="server_shutting_down")
         exchange = self._exchange
+        is_first = exchange.first_token is None
         exchange.count_tokens(len(output.token_ids) + output.text_tokens)
         if output.cached_tokens is not None:
             exchange.cached_tokens = output.cached_tokens
@@ -131,7 +133,7 @@ class LinkAnswer:
             exchange.finish_reason = output.finish_reason.value
         if self._written is not None:
             self._written += output.token_ids
-        self._outlet.send_output(self._number, output)
+        self._outlet.send_output(self._number, output, is_first=is_first)
 
     def _fail(self, error: Exception) -> None:
         failure, exchange = in_mid_answer(error), self._exchange
@@ -147,7 +149,9 @@ class LinkAnswer:
         exchange, services = self._exchange, self._services
         # Where its task was ended before its first turn, the stream was not closed.
         services.engine.abort(self._engine_id)
-        self._held.close()
+        services.live.discard(self)
+        if self._is_admitted:
+            services.limits.leave(exchange.client)
         if self._written:
             log_text(exchange, "answer", services.tokenizer.decode(self._written))
         services.metrics.report(exchange)

@@ -1,7 +1,7 @@
 """One gateway's link: frames in, frames out. Owns the connection and the answers that are on their way over it.
 
-What the answers write in one turn of the event loop goes out in one write. While the gateway does not read, nothing
-more is taken from the engine.
+What the answers write in one turn of the event loop goes out in one write, or two: the first token of an answer waits
+for no others. While the gateway does not read, nothing more is taken from the engine.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ class LinkConnection(asyncio.Protocol):
         self._reader = FrameReader(ASKING, services.config.max_body_bytes)
         self._answers: dict[int, LinkAnswer] = {}
         self._unsent: list[bytes] = []
+        self._is_flush_due = False
+        self._has_hurried = False
         self._is_leaving = False
         self._is_silent = False
         self._life_timer: asyncio.TimerHandle | None = None
@@ -55,10 +57,14 @@ class LinkConnection(asyncio.Protocol):
         self._send(frame(Kind.LEAVING, 0))
         self._close_if_done()
 
-    def send_output(self, number: int, output: StepOutput) -> None:
+    def send_output(self, number: int, output: StepOutput, *, is_first: bool) -> None:
         """Send an output of an answer."""
         for payload in packed_outputs(output):
             self._send(frame(Kind.OUTPUT, number, payload))
+        if is_first and not self._has_hurried:
+            # Once a turn: where many answers begin in one, they go together.
+            self._has_hurried = True
+            self._write()
 
     def send_failure(self, number: int, failed: Failed) -> None:
         """Say what ended a request."""
@@ -164,11 +170,17 @@ class LinkConnection(asyncio.Protocol):
             raise HttpError(400, "invalid_messagepack", str(error)) from None
 
     def _send(self, data: bytes) -> None:
-        if not self._unsent:
+        if not self._is_flush_due:
+            self._is_flush_due = True
             self._loop.call_soon(self._flush)
         self._unsent.append(data)
 
     def _flush(self) -> None:
+        self._is_flush_due = self._has_hurried = False
+        if self._unsent:
+            self._write()
+
+    def _write(self) -> None:
         self._is_silent = False
         data = b"".join(self._unsent)
         self._unsent.clear()
