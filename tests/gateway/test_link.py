@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -70,6 +71,38 @@ async def test_all_requests_share_one_connection() -> None:
         assert answers == [([10, 11, END], STOP)] * 50
         # One for the checks, and the link.
         assert (len(peer.links), peer.connections, len(peer.linked)) == (1, 2, 50)
+
+
+async def silent(asked: Linked) -> None:
+    """An upstream that is at work for long."""
+
+
+@pytest.mark.parametrize(
+    ("prompt", "sampling", "code"),
+    [
+        ([5, 2**40], {}, "invalid_token_id"),
+        ([5, -1], {}, "invalid_token_id"),
+        ([5, 129280], {}, "invalid_token_id"),
+        ([], {}, "empty_prompt"),
+        ([5], {"top_p": 2.0}, "invalid_sampling"),
+        ([5] * 300_000, {}, "context_length_exceeded"),
+    ],
+)
+async def test_what_cannot_run_is_refused_though_it_was_sent(
+    prompt: list[int], sampling: dict[str, Any], code: str
+) -> None:
+    async with listening(peer_of(silent)) as peer, gateway(peer) as engine:
+        with pytest.raises(EngineError) as failure:
+            engine.submit(replace(request(sampling=sampling), token_ids=prompt))
+        assert failure.value.code == code and failure.value.client_fault
+        assert engine.health().running == engine.health().waiting == engine.upstreams[0].running == 0
+        with pytest.raises(EngineError, match="in flight"):
+            first = engine.submit(request())
+            engine.submit(request())
+        await first.aclose()
+        # Whatever got there is ended there.
+        await until(lambda: len(peer.linked) >= 2 and len(peer.told) == len(peer.linked))
+        assert set(peer.told) == {(Kind.ABORT, asked.number) for asked in peer.linked}
 
 
 async def test_log_probabilities_come_through() -> None:

@@ -76,11 +76,18 @@ class RemoteEngine:
         """Send a request to an upstream and stream its outputs. Raises `EngineError` for one that cannot run."""
         if not self._started:
             raise EngineError("the gateway is not started", code="engine_stopped")
-        check_request(request, model=self.describe(), in_flight=self._flights)
         outbox = Outbox()
         flight = Flight(request, outbox, self, self._config)
-        # Refused now and not later: nothing may have been sent of the answer.
-        flight.begin()
+        # Refused now and not later: nothing may have been sent of the answer. And sent before it is checked: upstreams
+        # check for themselves, and are at it meanwhile.
+        try:
+            try:
+                flight.begin()
+            finally:
+                check_request(request, model=self.describe(), in_flight=self._flights)
+        except BaseException:
+            flight.close()
+            raise
         loop = asyncio.get_running_loop()
         task = loop.create_task(flight.run())
         # A task that is cancelled before its first turn never runs.
