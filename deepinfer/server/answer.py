@@ -6,7 +6,7 @@ Owns the answer's engine requests while it runs. Knows nothing of HTTP.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, closing
 
 from deepinfer.core import Engine
 from deepinfer.errors import EngineError
@@ -15,6 +15,7 @@ from deepinfer.server.errors import HttpError, in_mid_answer
 from deepinfer.server.exchange import Exchange
 from deepinfer.server.generation import ChoiceOutput, Generation, LiveGenerations
 from deepinfer.server.logging import log_failure
+from deepinfer.server.waiting import WaitLimit
 from deepinfer.server.work import Work
 
 Keep = Callable[[bytes], Awaitable[bytes]]
@@ -89,9 +90,9 @@ class Answer:
 
     async def _data(self) -> AsyncGenerator[bytes]:
         async with self._generation:
-            with self._live.tracking(self._generation, self._exchange):
+            with self._live.tracking(self._generation, self._exchange), closing(WaitLimit(self._wait_seconds)) as limit:
                 while not self._transcript.finished:
-                    outputs = await self._generation.next_outputs(wait_seconds=self._wait_seconds)
+                    outputs = await self._generation.next_outputs(limit)
                     data = self._accept(outputs) if outputs else self.work.decoder.keep_alive()
                     if self._transcript.finished and self._keep is not None:
                         data = await self._keep(self.work.decoder.response()) + data

@@ -14,6 +14,7 @@ from typing import Final, Protocol, Self, TypeAlias
 from deepinfer.core import Engine, OutputStream, Request, StepOutput
 from deepinfer.errors import EngineError
 from deepinfer.server.exchange import Exchange
+from deepinfer.server.waiting import WaitLimit
 
 ChoiceOutput: TypeAlias = tuple[int, StepOutput]
 
@@ -71,13 +72,13 @@ class Generation:
         """End one request whose answer is complete."""
         self._engine.abort(self._requests[choice].request_id)
 
-    async def next_outputs(self, *, wait_seconds: float) -> list[ChoiceOutput]:
-        """Wait for an output and return it with all that came meanwhile; empty if none came in `wait_seconds`.
+    async def next_outputs(self, limit: WaitLimit) -> list[ChoiceOutput]:
+        """Wait for an output and return it with all that came meanwhile; empty if none came within the limit.
 
         Raises what the engine raised.
         """
         try:
-            async with asyncio.timeout(wait_seconds):
+            with limit:
                 if not self._tasks:
                     return [(0, await anext(self._streams[0]))]
                 items = [await self._queue.get()]

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import closing
 from typing import Final
 
 from starlette.types import Receive, Send
 
 from deepinfer.server.errors import ClientGoneError
+from deepinfer.server.waiting import WaitLimit
 
 _JSON_HEADERS: Final = {"content-type": "application/json"}
 _EVENT_HEADERS: Final = {
@@ -25,9 +27,9 @@ _EVENT_HEADERS: Final = {
 class EventSender:
     """Sends a stream of events; the head goes out with the first bytes, so that an early failure can still be a 4xx."""
 
-    def __init__(self, send: Send, *, idle_seconds: float) -> None:
+    def __init__(self, send: Send, limit: WaitLimit) -> None:
         self._send = send
-        self._idle_seconds = idle_seconds
+        self._limit = limit
         self.started = False
 
     async def push(self, data: bytes) -> None:
@@ -41,7 +43,7 @@ class EventSender:
 
     async def _deliver(self, data: bytes, *, more: bool) -> None:
         try:
-            async with asyncio.timeout(self._idle_seconds):
+            with self._limit:
                 if not self.started:
                     self.started = True
                     await self._send(_head(200, _EVENT_HEADERS))
@@ -52,10 +54,11 @@ class EventSender:
 
 async def send_events(send: Send, frames: AsyncIterator[bytes], *, idle_seconds: float) -> None:
     """Send `frames` as they come. What they raise before the first of them goes to the caller, who can still answer."""
-    sender = EventSender(send, idle_seconds=idle_seconds)
-    async for frame in frames:
-        await sender.push(frame)
-    await sender.close()
+    with closing(WaitLimit(idle_seconds)) as limit:
+        sender = EventSender(send, limit)
+        async for frame in frames:
+            await sender.push(frame)
+        await sender.close()
 
 
 async def send_json(send: Send, body: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None) -> None:

@@ -15,6 +15,7 @@ from deepinfer.core import FinishReason, ModelDescription, Request, SamplingPara
 from deepinfer.errors import EngineError
 from deepinfer.server.exchange import Exchange
 from deepinfer.server.generation import Generation, LiveGenerations
+from deepinfer.server.waiting import WaitLimit
 
 MODEL = ModelDescription(name="m", recipe_version="v4.1", vocabulary_size=1_000_000, context_length=1_000_000)
 EXCHANGE = Exchange(request_id="req_1", method="POST", path="/", client="key_1")
@@ -36,7 +37,7 @@ async def read_to_end(generation: Generation, choices: int) -> dict[int, list[in
     token_ids: dict[int, list[int]] = {choice: [] for choice in range(choices)}
     left = choices
     while left:
-        for choice, output in await generation.next_outputs(wait_seconds=30):
+        for choice, output in await generation.next_outputs(WaitLimit(30)):
             token_ids[choice] += output.token_ids
             left -= output.finish_reason is not None
     return token_ids
@@ -52,7 +53,7 @@ async def test_outputs_of_every_choice_come_whole_and_in_order() -> None:
 async def test_leaving_early_frees_the_engine() -> None:
     engine = await engine_with(Script(token_ids=(7,) * LONG))
     async with Generation(engine, requests(2)) as generation:
-        assert await generation.next_outputs(wait_seconds=30)
+        assert await generation.next_outputs(WaitLimit(30))
         assert engine.health().running == 2
     assert engine.health().running == 0
 
@@ -65,7 +66,7 @@ async def test_leaving_early_lets_go_of_the_prompt_without_the_garbage_collector
     gc.disable()
     try:
         async with Generation(engine, asked) as generation:
-            assert await generation.next_outputs(wait_seconds=30)
+            assert await generation.next_outputs(WaitLimit(30))
         del prompt, asked, generation
         await asyncio.sleep(0)
         assert kept() is None
@@ -79,7 +80,7 @@ async def test_a_reader_that_pauses_stops_the_engine_after_few_outputs(choices: 
     async with Generation(engine, requests(choices)) as generation:
         for _ in range(1000):
             await asyncio.sleep(0)
-        waiting = await generation.next_outputs(wait_seconds=30)
+        waiting = await generation.next_outputs(WaitLimit(30))
     assert choices <= len(waiting) < 50
 
 
@@ -88,7 +89,7 @@ async def test_what_waits_of_several_choices_comes_at_once() -> None:
     async with Generation(engine, requests(2)) as generation:
         for _ in range(100):
             await asyncio.sleep(0)
-        outputs = await generation.next_outputs(wait_seconds=30)
+        outputs = await generation.next_outputs(WaitLimit(30))
     for choice in range(2):
         assert [output.token_ids for number, output in outputs if number == choice] == [(1,), (2,), (3,)]
 
@@ -98,7 +99,7 @@ async def test_silence_returns_nothing_and_loses_nothing(choices: int) -> None:
     engine = await engine_with(Script(token_ids=(1, 2), tokens_per_step=2, delay_seconds=0.05))
     async with Generation(engine, requests(choices)) as generation:
         silences = 0
-        while not (outputs := await generation.next_outputs(wait_seconds=0.001)):
+        while not (outputs := await generation.next_outputs(WaitLimit(0.001))):
             silences += 1
     assert silences > 0
     assert outputs[0][1].token_ids == (1, 2)
@@ -110,7 +111,7 @@ async def test_abort_from_outside_ends_the_outputs() -> None:
     async with Generation(engine, requests()) as generation:
         with live.tracking(generation, EXCHANGE):
             assert live.abort_all() == 1
-            (_, last), *_ = await generation.next_outputs(wait_seconds=30)
+            (_, last), *_ = await generation.next_outputs(WaitLimit(30))
     assert last.finish_reason is FinishReason.ABORT
     assert live.abort_all() == 0
 
@@ -123,7 +124,7 @@ async def test_clients_cancel_their_own_requests_only() -> None:
             assert live.cancel("another", EXCHANGE.request_id) == live.cancel(EXCHANGE.client, "another") == 0
             assert not generation.cancelled
             assert live.cancel(EXCHANGE.client, EXCHANGE.request_id) == 1
-            (_, last), *_ = await generation.next_outputs(wait_seconds=30)
+            (_, last), *_ = await generation.next_outputs(WaitLimit(30))
     assert generation.cancelled and last.finish_reason is FinishReason.ABORT
     assert live.cancel(EXCHANGE.client, EXCHANGE.request_id) == 0
 

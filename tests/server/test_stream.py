@@ -9,6 +9,7 @@ from starlette.types import Message
 
 from deepinfer.server.errors import ClientGoneError, HttpError
 from deepinfer.server.stream import EventSender, run_while_connected, send_json
+from deepinfer.server.waiting import WaitLimit
 
 
 class Wire:
@@ -37,7 +38,7 @@ async def disconnects() -> Message:
 
 async def test_the_head_goes_out_with_the_first_bytes() -> None:
     wire = Wire()
-    sender = EventSender(wire, idle_seconds=30)
+    sender = EventSender(wire, WaitLimit(30))
     await sender.push(b"")
     assert not sender.started and not wire.messages
     await sender.push(b"data: 1\n\n")
@@ -51,7 +52,7 @@ async def test_the_head_goes_out_with_the_first_bytes() -> None:
 
 async def test_a_client_that_does_not_read_counts_as_gone() -> None:
     with pytest.raises(ClientGoneError):
-        await EventSender(never_returns, idle_seconds=0.01).push(b"data: 1\n\n")
+        await EventSender(never_returns, WaitLimit(0.01)).push(b"data: 1\n\n")
 
 
 async def test_a_json_body_goes_out_whole() -> None:
