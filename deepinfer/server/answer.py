@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, closing
+from functools import cached_property
 
 from deepinfer.core import Engine
 from deepinfer.errors import EngineError
 from deepinfer.server.bridge import Transcript
+from deepinfer.server.decoding import AnswerDecoder
 from deepinfer.server.errors import HttpError, in_mid_answer
 from deepinfer.server.exchange import Exchange
 from deepinfer.server.generation import ChoiceOutput, Generation, LiveGenerations
@@ -22,7 +24,7 @@ Keep = Callable[[bytes], Awaitable[bytes]]
 
 
 class Answer:
-    """An answer that runs while `frames` or `whole` does.
+    """An answer that runs while `frames` or `whole` does; `begin` may come before.
 
     After `wait_seconds` of silence the stream carries a sign of life. `keep` gets the finished body before its last
     bytes go out, and returns what goes out before them.
@@ -44,22 +46,27 @@ class Answer:
         self._exchange = exchange
         self._wait_seconds = wait_seconds
         self._keep = keep
+        self._fingerprint = fingerprint
         self._generation = Generation(engine, work.requests)
-        self._transcript = Transcript(
-            work.decoder,
-            self._generation,
-            exchange,
-            choices=len(work.requests),
-            fingerprint=fingerprint,
-            single_call=work.single_call,
-        )
+
+    @cached_property
+    def decoder(self) -> AnswerDecoder:
+        """What the answer is read with."""
+        return self.work.decoder()
+
+    async def begin(self) -> None:
+        """Hand the requests to the engine, which is at work while all else is prepared.
+
+        `frames` or `whole` must follow at once. Raises `EngineError`.
+        """
+        await self._generation.submit()
 
     async def whole(self) -> bytes:
         """Run to the end and return the body. Raises what stopped it."""
         async with aclosing(self._data()) as data:
             async for _ in data:
                 pass
-        return self.work.decoder.response()
+        return self.decoder.response()
 
     async def frames(self) -> AsyncGenerator[bytes]:
         """Run, yielding bytes of the stream as they come, with signs of life in between.
@@ -82,7 +89,7 @@ class Answer:
         failure = in_mid_answer(error)
         self._exchange.error_code = failure.code
         log_failure(self._exchange, error)
-        return self.work.decoder.fail(failure)
+        return self.decoder.fail(failure)
 
     def cancel(self) -> None:
         """End the answer from outside, by its client's wish."""
@@ -91,17 +98,28 @@ class Answer:
     async def _data(self) -> AsyncGenerator[bytes]:
         async with self._generation:
             with self._live.tracking(self._generation, self._exchange), closing(WaitLimit(self._wait_seconds)) as limit:
-                while not self._transcript.finished:
+                transcript = self._transcript()
+                while not transcript.finished:
                     outputs = await self._generation.next_outputs(limit)
-                    data = self._accept(outputs) if outputs else self.work.decoder.keep_alive()
-                    if self._transcript.finished and self._keep is not None:
-                        data = await self._keep(self.work.decoder.response()) + data
+                    data = self._accept(transcript, outputs) if outputs else self.decoder.keep_alive()
+                    if transcript.finished and self._keep is not None:
+                        data = await self._keep(self.decoder.response()) + data
                     if data:
                         yield data
 
-    def _accept(self, outputs: Sequence[ChoiceOutput]) -> bytes:
+    def _transcript(self) -> Transcript:
+        return Transcript(
+            self.decoder,
+            self._generation,
+            self._exchange,
+            choices=len(self.work.requests),
+            fingerprint=self._fingerprint,
+            single_call=self.work.single_call,
+        )
+
+    def _accept(self, transcript: Transcript, outputs: Sequence[ChoiceOutput]) -> bytes:
         try:
-            return self._transcript.accept(outputs)
+            return transcript.accept(outputs)
         except EngineError:
             if not self._generation.cancelled:
                 raise

@@ -61,6 +61,7 @@ class GenerateEndpoint:
                 exchange.prompt_tokens = work.prompt_tokens
                 keeper = _Keeper(services, exchange, work)
                 answer = _answer(services, exchange, work, keep=keeper.take if keeper.wants_answer else None)
+                await answer.begin()
                 sending = _send(answer, services, send)
             await run_while_connected(receive, sending)
 

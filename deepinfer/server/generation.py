@@ -33,14 +33,19 @@ class Generation:
         self._tasks: list[asyncio.Task[None]] = []
         self.cancelled = False
 
-    async def __aenter__(self) -> Self:
-        """Submit every request. Raises `EngineError` if one cannot run; then none does."""
+    async def submit(self) -> None:
+        """Submit every request, ahead of the block. Raises `EngineError` if one cannot run; then none does."""
         try:
             for request in self._requests:
                 self._streams.append(self._engine.submit(request))
         except BaseException:
             await self._close()
             raise
+
+    async def __aenter__(self) -> Self:
+        """Submit every request that is not, like `submit`."""
+        if not self._streams:
+            await self.submit()
         if len(self._streams) > 1:
             self._tasks = [asyncio.create_task(self._read(*numbered)) for numbered in enumerate(self._streams)]
         return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 from uuid import uuid4
 
@@ -95,24 +95,24 @@ def _too_long(protocol: ProtocolName, prompt: int, answer: int, limit: int) -> s
 
 def _decoder(
     encoded: recipe.Encoded, extras: ResponsesExtras | None, answer_id: str, services: Services
-) -> recipe.Decoder:
-    created, seed = int(time.time()), os.urandom(16)
+) -> Callable[[], recipe.Decoder]:
+    """What makes the decoder. All that takes long where the request is long is done now, off the event loop."""
     if extras is None:
-        return encoded.decoder(id=answer_id, created=created, seed=seed)
-    parsing = encoded.parsing
+        return lambda: encoded.decoder(id=answer_id, created=int(time.time()), seed=os.urandom(16))
+    parsing, echo = encoded.parsing, extras.added_to(encoded.echo)
     # As the codec has it: answers that go on in the middle of a turn are not recorded.
     whole = not parsing.starts_in_tool_calls and not parsing.initial_stage.endswith("continuation")
-    return recipe.Decoder(
+    return lambda: recipe.Decoder(
         "responses",
         parsing,
         id=answer_id,
         model=encoded.model,
-        created=created,
-        seed=seed,
+        created=int(time.time()),
+        seed=os.urandom(16),
         thinking=encoded.thinking,
         custom_tools=encoded.custom_tools,
         namespace_tools=encoded.namespace_tools,
-        echo=extras.added_to(encoded.echo),
+        echo=echo,
         tokenizer=encoded.model_version,
         history_key=services.config.history_key if whole else None,
     )

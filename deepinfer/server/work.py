@@ -24,13 +24,16 @@ class Keeping:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """One request. `requests` has one engine request per choice, `prompt` the text of what they ask."""
+    """One request. `requests` has one engine request per choice, `prompt` the text of what they ask.
+
+    `decoder` makes the answer's decoder: called once, when the engine has the requests already.
+    """
 
     answer_id: str
     model: str
     stream: bool
     requests: Sequence[Request]
-    decoder: AnswerDecoder
+    decoder: Callable[[], AnswerDecoder]
     prompt_tokens: int
     prompt: Callable[[], str]
     single_call: bool = False

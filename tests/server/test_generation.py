@@ -13,9 +13,12 @@ import pytest
 from deepinfer.backends.scripted import Script, ScriptedEngine
 from deepinfer.core import FinishReason, ModelDescription, Request, SamplingParams
 from deepinfer.errors import EngineError
+from deepinfer.server.answer import Answer
+from deepinfer.server.decoding import AnswerDecoder
 from deepinfer.server.exchange import Exchange
 from deepinfer.server.generation import Generation, LiveGenerations
 from deepinfer.server.waiting import WaitLimit
+from deepinfer.server.work import Work
 
 MODEL = ModelDescription(name="m", recipe_version="v4.1", vocabulary_size=1_000_000, context_length=1_000_000)
 EXCHANGE = Exchange(request_id="req_1", method="POST", path="/", client="key_1")
@@ -148,3 +151,40 @@ async def test_a_request_that_cannot_run_takes_none_of_its_siblings_along() -> N
         async with Generation(engine, [*good, bad]):
             raise AssertionError("must not get here")
     assert engine.health().running == 0
+
+
+async def test_what_is_submitted_ahead_of_its_block_is_submitted_once_and_ends_with_it() -> None:
+    engine = await engine_with(Script(token_ids=(7,) * LONG))
+    generation = Generation(engine, requests(2))
+    await generation.submit()
+    assert engine.health().running == 2
+    async with generation:
+        assert await generation.next_outputs(WaitLimit(30))
+        assert engine.health().running == 2
+    assert engine.health().running == 0
+
+
+async def test_the_engine_is_at_work_before_the_decoder_is_made() -> None:
+    engine = await engine_with(Script(token_ids=(7,) * LONG))
+    running: list[int] = []
+
+    def decoder() -> AnswerDecoder:
+        running.append(engine.health().running)
+        raise ZeroDivisionError
+
+    work = Work(
+        answer_id="a",
+        model="m",
+        stream=True,
+        requests=requests(),
+        decoder=decoder,
+        prompt_tokens=2,
+        prompt=str,
+    )
+    answer = Answer(engine, LiveGenerations(), EXCHANGE, work, fingerprint="f", wait_seconds=30)
+    await answer.begin()
+    assert engine.health().running == 1 and not running
+    # Whatever goes wrong then, it does not go on.
+    with pytest.raises(ZeroDivisionError):
+        await answer.whole()
+    assert running == [1] and engine.health().running == 0

@@ -63,7 +63,7 @@ class CompletionSurface:
                 )
                 for choice, prompt in enumerate(prompts)
             ],
-            decoder=CompletionDecoder(form, services.tokenizer),
+            decoder=lambda: CompletionDecoder(form, services.tokenizer),
             prompt_tokens=sum(len(prompt.ids) for prompt in prompts) // (request.n or 1),
             prompt=lambda: "\n".join(prompt.text() for prompt in prompts),
         )

@@ -72,7 +72,7 @@ class BackgroundRun:
 
     def snapshot(self) -> bytes:
         """The response object as it stands."""
-        response: dict[str, Any] = msgspec.json.decode(self._answer.work.decoder.response())
+        response: dict[str, Any] = msgspec.json.decode(self._answer.decoder.response())
         return msgspec.json.encode(self._marked(response))
 
     async def events(self, *, after: int, wait_seconds: float) -> AsyncGenerator[bytes]:
@@ -84,7 +84,7 @@ class BackgroundRun:
             if news:
                 yield b"".join(news)
             elif not await self._wait_for_more(place, wait_seconds):
-                yield self._answer.work.decoder.keep_alive()
+                yield self._answer.decoder.keep_alive()
 
     async def _wait_for_more(self, place: int, seconds: float) -> bool:
         try:
