@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PySlice, PyString};
 use recipe::special::Special;
@@ -12,9 +12,8 @@ use crate::token_ids::TokenIds;
 
 /// Characters of a long text that are made UTF-8 at once.
 const PIECE: usize = 1 << 13;
-/// Characters that are then encoded, while other Python threads run, by one thread or by several.
+/// Characters after which other Python threads may run while those are encoded.
 const GROUP: usize = 1 << 16;
-const LARGE_GROUP: usize = 1 << 19;
 
 /// Text ↔ ids, exactly as the model's own tokenizer.
 #[pyclass(frozen, module = "deepseek_recipe")]
@@ -95,20 +94,23 @@ impl Tokenizer {
     /// pieces are so small that their memory is at hand.
     fn ids_of_pieces(&self, text: &Bound<'_, PyString>, threads: usize) -> PyResult<Vec<u32>> {
         let (py, length) = (text.py(), text.len()?);
-        let group = if threads > 1 { LARGE_GROUP } else { GROUP };
-        let (mut ids, mut room) = (Vec::with_capacity(length / 3), String::new());
-        let tokenizer = self.0.with_threads(threads);
-        let mut encoder = tokenizer.encode_piecewise();
-        for start in (0..length).step_by(PIECE) {
-            let end = (start + PIECE).min(length);
-            let piece = text.get_item(PySlice::new(py, start.cast_signed(), end.cast_signed(), 1))?;
-            room.push_str(piece.cast::<PyString>()?.to_str()?);
-            if end % group == 0 || end == length {
-                py.detach(|| encoder.push(&room, &mut ids));
-                room.clear();
+        let (mut ids, mut start) = (Vec::with_capacity(length / 3), 0);
+        let text = text.clone().unbind();
+        let mut give_group = |py: Python<'_>, take: &mut dyn FnMut(&str)| {
+            let group_end = length.min(start + GROUP);
+            while start < group_end {
+                let end = group_end.min(start + PIECE);
+                let piece = text.bind(py).get_item(PySlice::new(py, start.cast_signed(), end.cast_signed(), 1))?;
+                take(piece.cast::<PyString>()?.to_str()?);
+                start = end;
             }
-        }
-        encoder.finish(&mut ids);
+            Ok(start < length)
+        };
+        let give = |take: &mut dyn FnMut(&str)| {
+            let given = Python::try_attach(|py| give_group(py, take));
+            given.unwrap_or_else(|| Err(PyRuntimeError::new_err("the interpreter has ended")))
+        };
+        py.detach(|| self.0.with_threads(threads).encode_pieces(give, &mut ids))?;
         Ok(ids)
     }
 

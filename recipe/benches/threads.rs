@@ -3,7 +3,7 @@
 //! One and two threads encode the same text in turn, each with a tokenizer of its own, by the clock. *fresh*: the texts
 //! were never seen, after other text of which both threads had their share; *warm*: the same text again. Beside it stands
 //! what the machine has to give: two tokenizers that encode the whole text at the same time, against one of them alone.
-//! Printed are the medians; run it while the machine has nothing else to do.
+//! *In pieces*: a text that is not held as UTF-8, which is made of it piece by piece. Printed are the medians; run it while the machine has nothing else to do.
 
 #![allow(clippy::expect_used, reason = "a case that cannot run is to stop the run")]
 #![allow(
@@ -13,6 +13,7 @@
     reason = "a bench measures and prints, the codec does not"
 )]
 
+use std::convert::Infallible;
 use std::path::Path;
 use std::sync::{Arc, Barrier};
 use std::time::Instant;
@@ -25,6 +26,9 @@ use recipe::tokenizer::{IMAGE_ALIGNMENT, Tokenizer};
 const ROUNDS: usize = 9;
 /// How often a text is encoded again, within a round.
 const REPEATS: usize = 3;
+/// Characters of a piece, and of those that are given at once.
+const PIECE: usize = 1 << 13;
+const GROUP: usize = 1 << 16;
 
 /// Tokenizers that share nothing but their tables.
 struct Image(&'static [u8]);
@@ -108,6 +112,18 @@ fn report(name: &str, image: &Image, warm_up: Task<'_>, task: Task<'_>) {
     print(name, "warm", &mut warm);
 }
 
+/// How many ids a text has that is made UTF-8 piece by piece.
+fn in_pieces(text: &[char], tokenizer: &Tokenizer) -> usize {
+    let (mut groups, mut ids) = (text.chunks(GROUP), Vec::new());
+    let give = |take: &mut dyn FnMut(&str)| {
+        let group = groups.next().unwrap_or_default();
+        group.chunks(PIECE).for_each(|piece| take(&piece.iter().collect::<String>()));
+        Ok::<_, Infallible>(groups.len() > 0)
+    };
+    let Ok(()) = tokenizer.encode_pieces(give, &mut ids);
+    ids.len()
+}
+
 /// Ids of a request for a tokenizer.
 fn request(body: &[u8], tokenizer: &Tokenizer) -> usize {
     let mut options = Options::default();
@@ -134,7 +150,12 @@ fn main() {
         let text = read(&format!("{name}.txt")).expect("a text of the corpus");
         report(name, &image, &|tokenizer| plain(&warm_up, tokenizer), &|tokenizer| plain(&text, tokenizer));
     }
-    let body = read("request.json").expect("a request of the corpus");
+    let text: Vec<char> = read("1M-tokens-0.txt").expect("a text of the corpus").chars().collect();
+    let warm_up_pieces: Vec<char> = warm_up.chars().collect();
+    let [warm_up_pieces, pieces] =
+        [&warm_up_pieces, &text].map(|text| |tokenizer: &Tokenizer| in_pieces(text, tokenizer));
+    report("1M-tokens-0 in pieces", &image, &warm_up_pieces, &pieces);
+    let body = read("request-1-fresh.json").expect("a request of the corpus");
     let warm_up = |tokenizer: &Tokenizer| plain(&warm_up, tokenizer);
     report("request", &image, &warm_up, &|tokenizer| request(body.as_bytes(), tokenizer));
 }

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 import sys
+import threading
 
 import pytest
 
 from deepseek_recipe import Tokenizer
 
 GROUP = 1 << 16
-"""Characters above which a text is encoded so, and after which it may be cut; several threads take more."""
+"""Characters above which a text is encoded so, and after which other threads of Python may run."""
 TOKENIZER = Tokenizer.built_in("v4")
 
 
@@ -34,14 +35,15 @@ def test_ids_are_those_of_the_whole(length: int, rare: str) -> None:
     ids = whole(text)
     assert TOKENIZER.encode(text) == ids
     assert list(TOKENIZER.encode_to_buffer(text)) == ids
-    assert TOKENIZER.encode(text, threads=2) == ids
+    for threads in (2, 3, 8):
+        assert TOKENIZER.encode(text, threads=threads) == ids
     assert TOKENIZER.decode(TOKENIZER.encode_to_buffer(text)) == text
 
 
 @pytest.mark.parametrize("unit", ["中", "é", " ", "\u0301", "1", "\r\n", "'s"])
 def test_text_without_a_place_to_cut(unit: str) -> None:
     text = "é" + unit * (3 * GROUP)
-    assert TOKENIZER.encode(text) == TOKENIZER.encode(text, threads=2) == whole(text)
+    assert TOKENIZER.encode(text) == TOKENIZER.encode(text, threads=3) == whole(text)
 
 
 def test_text_is_not_kept_twice() -> None:
@@ -54,10 +56,33 @@ def test_text_is_not_kept_twice() -> None:
     assert sys.getsizeof(text) > before, "the size tells of a copy"
 
 
-def test_a_lone_surrogate_is_named_where_it_stands() -> None:
-    text = text_of(3 * GROUP, "😀") + "\ud800"
-    with pytest.raises(UnicodeEncodeError, match=f"position {3 * GROUP}: surrogates not allowed"):
-        TOKENIZER.encode_to_buffer(text)
+@pytest.mark.parametrize("threads", [1, 2, 8])
+@pytest.mark.parametrize("place", [0, GROUP + 1, 17 * GROUP])
+def test_a_lone_surrogate_is_named_where_it_stands(place: int, threads: int) -> None:
+    text = text_of(17 * GROUP, "😀")
+    ids = TOKENIZER.encode(text)
+    broken = text[:place] + "\ud800" + text[place:]
+    with pytest.raises(UnicodeEncodeError, match=f"position {place}: surrogates not allowed"):
+        TOKENIZER.encode_to_buffer(broken, threads=threads)
+    assert TOKENIZER.encode(text, threads=threads) == ids
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_other_threads_of_python_run_meanwhile(threads: int) -> None:
+    text = text_of(64 * GROUP, "😀")
+    begin, seen = threading.Lock(), []
+    begin.acquire()
+    other = threading.Thread(target=lambda: seen.append(begin.acquire()))
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1000)  # Nobody is made to let another run.
+    try:
+        other.start()
+        begin.release()
+        TOKENIZER.encode_to_buffer(text, threads=threads)
+        assert seen == [True]
+    finally:
+        sys.setswitchinterval(before)
+    other.join()
 
 
 def test_a_kind_of_str_is_read_as_the_str_it_is() -> None:

@@ -17,6 +17,7 @@ mod greedy;
 mod helpers;
 mod known;
 mod lanes;
+mod line;
 mod load;
 mod pairs;
 mod parallel;
@@ -44,7 +45,6 @@ use words::TokenBytes;
 
 pub use decode::{UnknownTokenId, Utf8Hold};
 pub use load::LoadError;
-pub use piecewise::PiecewiseEncoder;
 pub use ranges::{RangeCache, RangeCacheStatistics};
 pub(crate) use stretches::Stretch;
 pub use tables::ALIGNMENT as IMAGE_ALIGNMENT;
@@ -153,11 +153,6 @@ impl Tokenizer {
     /// Appends the ids of `text` without any added vocabulary: control tokens that it spells out stay ordinary text.
     pub fn encode_plain(&self, text: &str, out: &mut Vec<u32>) {
         self.encode_stretches([Stretch::Text(text.into(), None)].into_iter(), out);
-    }
-
-    /// Encodes what [`Self::encode_plain`] does, given in pieces. Threads help with pieces that are long themselves.
-    pub fn encode_piecewise(&self) -> PiecewiseEncoder<'_> {
-        PiecewiseEncoder::new(self)
     }
 
     /// Appends the ids of all `stretches`.

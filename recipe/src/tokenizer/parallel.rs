@@ -1,23 +1,19 @@
 //! Texts that several threads encode together.
 //!
-//! Long texts are cut into parts, and neighbours become a job until it is large enough. The caller takes the first job that
-//! is left, whose ids go where they belong, helpers the last; what these found is copied behind it in the end.
+//! Long texts are cut into parts, and neighbours become a job until it is large enough.
 //!
-//! Owns: what is a job, who takes it. Must not know: threads, how text is encoded.
-//! Cost: what helpers find is copied once.
+//! Owns: what is a job. Must not know: threads, how text is encoded.
 
-use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::convert::Infallible;
 
 use super::borders::parts;
 use super::encode::Desk;
-use super::{Stretch, Tokenizer, stretches};
+use super::{Stretch, Tokenizer, line, stretches};
 
 /// Bytes of text that are a job: so few that no thread waits long for the last one.
-const JOB: usize = 16 << 10;
+pub(super) const JOB: usize = 16 << 10;
 /// Bytes of text that are worth waking a helper for.
-const ENOUGH: usize = 64 << 10;
+pub(super) const ENOUGH: usize = 64 << 10;
 
 /// Whether `bytes` of text are worth the while of other threads, if there are any.
 pub(super) fn is_worthwhile(tokenizer: &Tokenizer, bytes: usize) -> bool {
@@ -33,17 +29,14 @@ pub(super) fn encode<'text>(
 ) {
     let wholes = wholes(stretches.clone());
     let pieces = pieces(stretches, &wholes);
-    let batch = Batch::new(tokenizer, &pieces);
-    let most = (tokenizer.threads - 1).min(batch.jobs.len().saturating_sub(1));
-    let vocabulary = Arc::clone(&tokenizer.vocabulary);
-    // A new desk takes as long as many a text.
-    let prepare = move || vocabulary.at_desk(|_| ());
-    tokenizer.vocabulary.helpers.invite(most, prepare, &|| batch.help(), || {
-        while let Some(job) = batch.left.take_first() {
-            batch.run(job, desk, out);
-        }
-    });
-    batch.append_found(out);
+    let let_in = |line: &line::Line<_>| -> Result<bool, Infallible> {
+        jobs(&pieces).for_each(|job| line.push(job));
+        Ok(false)
+    };
+    let encode = |job: &&[Stretch<'_>], desk: &mut Desk, ids: &mut Vec<u32>| {
+        stretches::encode(tokenizer, desk, job.iter().copied(), ids);
+    };
+    let Ok(()) = line::encode(tokenizer, desk, let_in, encode, out);
 }
 
 /// What is woven and too long for one job, whole; empty for all else.
@@ -76,107 +69,23 @@ fn pieces<'whole, 'text: 'whole>(
     pieces
 }
 
-/// What several threads encode together.
-struct Batch<'pieces, 'text> {
-    tokenizer: &'pieces Tokenizer,
-    jobs: Vec<&'pieces [Stretch<'text>]>,
-    left: Left,
-    found: Mutex<Vec<Found>>,
-}
-
-impl<'pieces, 'text> Batch<'pieces, 'text> {
-    fn new(tokenizer: &'pieces Tokenizer, pieces: &'pieces [Stretch<'text>]) -> Self {
-        let mut bytes = 0;
-        let is_full = |piece: &Stretch<'_>| {
-            bytes += piece.bytes();
-            let is_full = bytes >= JOB;
-            bytes = if is_full { 0 } else { bytes };
-            is_full
-        };
-        let jobs: Vec<_> = pieces.split_inclusive(is_full).collect();
-        let left = Left::new(jobs.len());
-        Self { tokenizer, jobs, left, found: Mutex::default() }
-    }
-
-    /// Appends the ids of a job.
-    fn run(&self, job: usize, desk: &mut Desk, out: &mut Vec<u32>) {
-        let job = self.jobs.get(job).copied().unwrap_or_default();
-        stretches::encode(self.tokenizer, desk, job.iter().copied(), out);
-    }
-
-    /// Takes jobs as long as some are left.
-    fn help(&self) {
-        let mut found = Found::default();
-        self.tokenizer.vocabulary.at_desk(|desk| {
-            while let Some(job) = self.left.take_last() {
-                let start = found.ids.len();
-                self.run(job, desk, &mut found.ids);
-                found.ranges.push((job, start..found.ids.len()));
-            }
-        });
-        self.found().push(found);
-    }
-
-    fn found(&self) -> MutexGuard<'_, Vec<Found>> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Appends what helpers found.
-    fn append_found(&self, out: &mut Vec<u32>) {
-        let found = self.found();
-        let mut all: Vec<(usize, &[u32])> = Vec::new();
-        for Found { ids, ranges } in found.iter() {
-            all.extend(ranges.iter().filter_map(|(job, range)| Some((*job, ids.get(range.clone())?))));
-        }
-        all.sort_unstable_by_key(|(job, _)| *job);
-        out.reserve(all.iter().map(|(_, ids)| ids.len()).sum());
-        for (_, ids) in all {
-            out.extend_from_slice(ids);
-        }
-    }
-}
-
-/// What one helper found, and which job's ids are where.
-#[derive(Default)]
-struct Found {
-    ids: Vec<u32>,
-    ranges: Vec<(usize, Range<usize>)>,
-}
-
-/// Jobs that nobody has taken.
-struct Left {
-    count: usize,
-    /// At both ends together, which bounds them.
-    taken: AtomicUsize,
-    first: AtomicUsize,
-    last: AtomicUsize,
-}
-
-impl Left {
-    fn new(count: usize) -> Self {
-        Self { count, taken: AtomicUsize::new(0), first: AtomicUsize::new(0), last: AtomicUsize::new(count) }
-    }
-
-    /// Whether one is left, which then has to be taken at one end.
-    fn take(&self) -> bool {
-        self.taken.fetch_add(1, Ordering::Relaxed) < self.count
-    }
-
-    fn take_first(&self) -> Option<usize> {
-        self.take().then(|| self.first.fetch_add(1, Ordering::Relaxed))
-    }
-
-    fn take_last(&self) -> Option<usize> {
-        self.take().then(|| self.last.fetch_sub(1, Ordering::Relaxed) - 1)
-    }
+/// Neighbours that are a job together.
+fn jobs<'pieces, 'text>(pieces: &'pieces [Stretch<'text>]) -> impl Iterator<Item = &'pieces [Stretch<'text>]> {
+    let mut bytes = 0;
+    pieces.split_inclusive(move |piece| {
+        bytes += piece.bytes();
+        let is_full = bytes >= JOB;
+        bytes = if is_full { 0 } else { bytes };
+        is_full
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Batch, Stretch, encode, is_worthwhile, pieces, wholes};
+    use super::{Stretch, encode, is_worthwhile, jobs, pieces, wholes};
     use crate::model::Version;
     use crate::tokenizer::tests::plain;
-    use crate::tokenizer::{Insert, Woven};
+    use crate::tokenizer::{Insert, Woven, stretches};
 
     #[test]
     fn jobs_hold_everything_once_and_are_of_a_size() {
@@ -191,10 +100,14 @@ mod tests {
         }
         let wholes = wholes(stretches.iter().copied());
         let (tokenizer, pieces) = (Version::V4.tokenizer(), pieces(stretches.into_iter(), &wholes));
-        let batch = Batch::new(&tokenizer, &pieces);
-        assert!((35..45).contains(&batch.jobs.len()), "{} jobs", batch.jobs.len());
+        let jobs: Vec<_> = jobs(&pieces).collect();
+        assert!((35..45).contains(&jobs.len()), "{} jobs", jobs.len());
         let mut ids = Vec::new();
-        tokenizer.vocabulary.at_desk(|desk| (0..batch.jobs.len()).for_each(|job| batch.run(job, desk, &mut ids)));
+        tokenizer.vocabulary.at_desk(|desk| {
+            for job in jobs {
+                stretches::encode(&tokenizer, desk, job.iter().copied(), &mut ids);
+            }
+        });
         let mut expected = vec![1, 2];
         expected.extend(plain(&tokenizer, &long));
         expected.extend([3, 4]);
