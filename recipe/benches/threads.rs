@@ -3,7 +3,8 @@
 //! One and two threads encode the same text in turn, each with a tokenizer of its own, by the clock. *fresh*: the texts
 //! were never seen, after other text of which both threads had their share; *warm*: the same text again. Beside it stands
 //! what the machine has to give: two tokenizers that encode the whole text at the same time, against one of them alone.
-//! *In pieces*: a text that is not held as UTF-8, which is made of it piece by piece. Printed are the medians; run it while the machine has nothing else to do.
+//! *In pieces*: a text that is not held as UTF-8, which is made of it piece by piece. Printed are the medians; run it while
+//! the machine has nothing else to do.
 
 #![allow(clippy::expect_used, reason = "a case that cannot run is to stop the run")]
 #![allow(
