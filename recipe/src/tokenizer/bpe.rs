@@ -202,6 +202,8 @@ impl LinkedIds {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::{Encoder, Merge};
     use crate::tokenizer::lanes;
     use crate::tokenizer::tables::{ImageReader, ImageWriter};
@@ -272,12 +274,15 @@ mod tests {
         }
     }
 
-    /// The encoder that comes of an image of this one.
+    /// The encoder that comes of an image of this one, which lives as long as the program.
     fn reread(encoder: &Encoder) -> Encoder {
+        static IMAGES: Mutex<Vec<&[u64]>> = Mutex::new(Vec::new());
         let mut image = ImageWriter::default();
         encoder.write(&mut image);
         let words: Vec<u64> = image.finish().as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
-        Encoder::read(&mut ImageReader::new(bytemuck::cast_slice(words.leak()))).unwrap()
+        let words: &[u64] = words.leak();
+        IMAGES.lock().unwrap().push(words);
+        Encoder::read(&mut ImageReader::new(bytemuck::cast_slice(words))).unwrap()
     }
 
     /// What each merger makes of `word`; all but the plain one only where they can read the vocabulary.
