@@ -43,10 +43,12 @@ impl Encoder {
 
     fn of(byte_ids: Table<u32>, merges: impl DoubleEndedIterator<Item = (u32, Merge)> + Clone) -> Self {
         // Training numbers tokens in the order of their merges; then no table is needed to get from one to the other.
-        let same = merges.clone().all(|(order, [.., merged])| order == merged);
-        let mut results = vec![0; if same { 0 } else { merges.clone().count() }];
-        for (order, [.., merged]) in merges.clone() {
-            results.get_mut(order as usize).into_iter().for_each(|result| *result = merged);
+        let mut results = Vec::new();
+        if merges.clone().any(|(order, [.., merged])| order != merged) {
+            results.resize(merges.clone().count(), 0);
+            for (order, [.., merged]) in merges.clone() {
+                results.get_mut(order as usize).into_iter().for_each(|result| *result = merged);
+            }
         }
         let pairs = PairTable::new(merges.clone());
         let byte_pairs = byte_pairs(&byte_ids, merges, &pairs);
@@ -62,12 +64,15 @@ impl Encoder {
     }
 
     pub(super) fn read(image: &mut ImageReader) -> Option<Self> {
-        let (byte_ids, merges, greedy) = (image.read()?, image.read::<Merge>()?, Greedy::read(image));
-        let encoder = match &greedy {
-            Some(greedy) => Self::of(byte_ids, greedy.merges()),
-            None => Self::of(byte_ids, ordered(&merges)),
-        };
-        Some(Self { merges, greedy, ..encoder })
+        let (byte_ids, merges) = (image.read()?, image.read::<Merge>()?);
+        if merges.is_empty() {
+            let greedy = Greedy::read(image)?;
+            let encoder = Self::of(byte_ids, greedy.merges());
+            Some(Self { greedy: Some(greedy), ..encoder })
+        } else {
+            let encoder = Self::of(byte_ids, ordered(&merges));
+            Some(Self { merges, ..encoder })
+        }
     }
 
     #[inline]
@@ -274,15 +279,31 @@ mod tests {
         }
     }
 
-    /// The encoder that comes of an image of this one, which lives as long as the program.
-    fn reread(encoder: &Encoder) -> Encoder {
+    /// An image, which lives as long as the program.
+    fn image(encoder: &Encoder) -> &'static [u8] {
         static IMAGES: Mutex<Vec<&[u64]>> = Mutex::new(Vec::new());
         let mut image = ImageWriter::default();
         encoder.write(&mut image);
         let words: Vec<u64> = image.finish().as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
         let words: &[u64] = words.leak();
         IMAGES.lock().unwrap().push(words);
-        Encoder::read(&mut ImageReader::new(bytemuck::cast_slice(words))).unwrap()
+        bytemuck::cast_slice(words)
+    }
+
+    fn read(image: &'static [u8]) -> Option<Encoder> {
+        Encoder::read(&mut ImageReader::new(image))
+    }
+
+    #[test]
+    fn an_image_that_is_cut_is_not_read() {
+        let twice = [[97, 98, 256], [97, 98, 256]];
+        for (merges, is_greedy) in [(&twice[..1], true), (&twice[..], false)] {
+            let encoder = encoder(merges);
+            assert_eq!(encoder.greedy.is_some(), is_greedy);
+            let image = image(&encoder);
+            assert!(read(image).is_some());
+            assert!((0..image.len()).step_by(64).all(|length| read(&image[..length]).is_none()));
+        }
     }
 
     /// What each merger makes of `word`; all but the plain one only where they can read the vocabulary.
@@ -311,7 +332,7 @@ mod tests {
         fn merges_in_any_order_follow_the_rule(merges in merges().prop_shuffle(), word in "[abc]{0,32}") {
             let expected = by_the_rule(&merges, word.as_bytes());
             let encoder = encoder(&merges);
-            for ids in [&encoder, &reread(&encoder)].map(|encoder| by_all_mergers(encoder, word.as_bytes())).concat() {
+            for ids in [&encoder, &read(image(&encoder)).unwrap()].map(|encoder| by_all_mergers(encoder, word.as_bytes())).concat() {
                 prop_assert_eq!(&ids, &expected);
             }
         }

@@ -319,12 +319,18 @@ fn the_embedded_image_is_what_the_file_gives() {
 
 #[test]
 fn an_image_that_is_cut_or_not_aligned_is_refused() {
-    #[repr(align(64))]
-    struct Aligned([u8; 1024]);
-    static EMPTY: Aligned = Aligned([0; 1024]);
-    assert_eq!(EMPTY.0.as_ptr().align_offset(IMAGE_ALIGNMENT), 0);
-    assert!(Tokenizer::from_image(&EMPTY.0).is_ok());
-    assert!(Tokenizer::from_image(&EMPTY.0[..512]).is_err());
-    assert!(Tokenizer::from_image(&EMPTY.0[1..]).is_err());
+    /// The image, and a line to be moved by until it is aligned.
+    static WORDS: LazyLock<Vec<u64>> = LazyLock::new(|| {
+        let image = V4.to_image();
+        let mut words = vec![0; (image.len() + IMAGE_ALIGNMENT) / size_of::<u64>()];
+        let start = words.as_ptr().align_offset(IMAGE_ALIGNMENT);
+        bytemuck::cast_slice_mut(&mut words[start..])[..image.len()].copy_from_slice(&image);
+        words
+    });
+    let start = WORDS.as_ptr().align_offset(IMAGE_ALIGNMENT) * size_of::<u64>();
+    let image = &bytemuck::cast_slice(&WORDS)[start..][..V4.to_image().len()];
+    assert!(Tokenizer::from_image(image).is_ok());
+    assert!(Tokenizer::from_image(&image[..image.len() - IMAGE_ALIGNMENT]).is_err());
+    assert!(Tokenizer::from_image(&image[1..]).is_err());
     assert!(Tokenizer::from_image(&[]).is_err());
 }
