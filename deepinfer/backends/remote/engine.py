@@ -79,7 +79,7 @@ class RemoteEngine:
         outbox = Outbox()
         flight = Flight(request, outbox, self, self._config)
         # Refused now and not later: nothing may have been sent of the answer. And sent before it is checked: upstreams
-        # check for themselves, and are at it meanwhile.
+        # check for themselves, and are at it meanwhile. Where both fail, the request's own fault is told.
         try:
             try:
                 flight.begin()
