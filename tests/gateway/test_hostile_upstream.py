@@ -498,3 +498,34 @@ async def test_a_connection_that_is_closed_just_then_costs_nothing(caplog: pytes
             assert (await outputs_of(engine, f"r{number}"))[-1].finish_reason is FinishReason.STOP
         assert len(peer.generated) > 10
     assert "tried again" not in caplog.text and "left out" not in caplog.text
+
+
+class Careless(Peer):
+    """Closes a connection under the second check of its health, and each further one."""
+
+    async def handle(self, asked: Asked) -> None:
+        if asked.path == "/health" and any(one.writer is asked.writer for one in self.asked[:-1]):
+            asked.writer.close()
+        else:
+            await super().handle(asked)
+
+
+async def test_a_check_over_a_connection_that_is_closed_just_then_finds_no_fault(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with listening(Careless(well)) as peer, gateway(peer, check_seconds=0.01) as engine, asyncio.timeout(5):
+        while sum(asked.path == "/health" for asked in peer.asked) < 10:
+            await asyncio.sleep(0.01)
+            assert engine.health().ready
+    assert "left out" not in caplog.text
+
+
+async def test_a_fault_that_a_check_finds_is_soon_looked_at_again() -> None:
+    async with listening(Peer(well)) as peer, gateway(peer, check_seconds=60) as engine, asyncio.timeout(5):
+        upstream = engine.upstreams[0]
+        peer.is_healthy = False
+        await upstream.check()
+        assert not engine.health().ready
+        peer.is_healthy = True
+        while not engine.health().ready:
+            await asyncio.sleep(0.01)

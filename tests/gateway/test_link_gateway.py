@@ -27,6 +27,8 @@ class Relay:
         self._target = server.address
         self._passes_upgrades = passes_upgrades
         self._listener = socket.create_server(("127.0.0.1", 0))
+        # Those that come while others are cut stay.
+        self._lock = threading.Lock()
         self._open: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -35,9 +37,10 @@ class Relay:
         return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
 
     def cut(self) -> None:
-        for one in self._open:
+        with self._lock:
+            cut, self._open = self._open, []
+        for one in cut:
             with_shutdown(one)
-        self._open.clear()
 
     def close(self) -> None:
         self._listener.close()
@@ -50,7 +53,8 @@ class Relay:
             except OSError:
                 return
             far = socket.create_connection(self._target)
-            self._open += [near, far]
+            with self._lock:
+                self._open += [near, far]
             threading.Thread(target=self._pass, args=(near, far), daemon=True).start()
 
     def _pass(self, near: socket.socket, far: socket.socket) -> None:
@@ -148,6 +152,7 @@ def test_a_broken_link_ends_its_streams_and_is_replaced(start_upstream: StartSer
         assert f'"error":{{"message":"upstream {relay.url}: the connection broke' in rest
         eventually(lambda: upstream.health()["running"] == 0)
         eventually(lambda: count_of(upstream, PATH, 101) == 2)
+        eventually(lambda: gateway.gauge(f'deepinfer_upstream_ready{{upstream="{relay.url}"}}') == 1)
         assert gateway.http.post(PATHS["chat"], json=chat_body("Hello")).status_code == 200
         # One between requests is replaced as well, and nobody notices.
         relay.cut()

@@ -100,16 +100,16 @@ class HttpClient:
 
     async def fetch(self, method: str, path: str, body: bytes | None = None, *, seconds: float) -> Response:
         """Send a request and return the whole response. Raises `ConnectionFaultError`, also after `seconds`."""
-        whole = _Whole(asyncio.get_running_loop().create_future())
         try:
             async with asyncio.timeout(seconds):
-                connection = await self.send(method, path, body, whole)
-                whole.connection = connection
                 try:
-                    return await whole.result
-                finally:
-                    if not whole.ended:
-                        connection.abort()
+                    return await self._fetch(method, path, body)
+                except ConnectionFaultError as error:
+                    if not error.unheard:
+                        raise
+                    # As for a request: the peer is well, and other connections may be as old.
+                    self.close_idle()
+                    return await self._fetch(method, path, body)
         except TimeoutError:
             raise ConnectionFaultError(f"no answer to {method} {path} in {seconds:g} s") from None
 
@@ -147,6 +147,15 @@ class HttpClient:
     def upgrade_head(self, path: str, protocol: str) -> bytes:
         """A request that offers to go on in another protocol."""
         return self._lines("GET", path, f"connection: upgrade\r\nupgrade: {protocol}\r\n")
+
+    async def _fetch(self, method: str, path: str, body: bytes | None) -> Response:
+        whole = _Whole(asyncio.get_running_loop().create_future())
+        whole.connection = await self.send(method, path, body, whole)
+        try:
+            return await whole.result
+        finally:
+            if not whole.ended:
+                whole.connection.abort()
 
     def _head(self, method: str, path: str, body: bytes | None, media_type: str) -> bytes:
         length = "" if body is None else f"content-type: {media_type}\r\ncontent-length: {len(body)}\r\n"

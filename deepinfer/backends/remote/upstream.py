@@ -48,18 +48,20 @@ class Upstream:
     async def check(self) -> None:
         """Ask how it is, and what it offers if that is not known. Sets `fault`."""
         try:
+            answer = await self.client.fetch("GET", "/health", seconds=_CHECK_SECONDS)
+            if answer.status != 200 and answer.status not in _NO_SUCH_PATH:
+                raise refusal(answer.status, answer.body)
             if self.found is None:
                 self.found = await probe(self.client, self._config)
                 self._has_links = self.found.dialect.features.grammar is GrammarForm.WHOLE
-            else:
-                answer = await self.client.fetch("GET", "/health", seconds=_CHECK_SECONDS)
-                if answer.status != 200 and answer.status not in _NO_SUCH_PATH:
-                    raise refusal(answer.status, answer.body)
             await self._keep_link(self.found)
         except (ConnectionFaultError, UpstreamFaultError) as error:
             # What comes back may be another server.
             self.found = None
             self._drop_link()
+            if self.fault is None:
+                # It may be well again in a moment, and others would wait for the next check.
+                self._doubt.set()
             self._set_fault(str(error))
             return
         if self.fault is not None:
