@@ -2,13 +2,14 @@
 //!
 //! Owns: the merge order: lowest rank first, leftmost among equals. Must not know: where pre-tokens come from, added
 //! tokens, JSON.
-//! Cost: see `lanes` for short words; linear for longer ones, see `greedy`, or with a heap in O(n log n) for the rare
-//! vocabulary that `greedy` cannot read.
+//! Cost: see `lanes` for short words; linear for longer ones, see `long` and `greedy`, or with a heap in O(n log n) for the
+//! rare vocabulary that `greedy` cannot read.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::greedy::Greedy;
+use super::long;
 use super::pairs::{Merge, NO_ORDER, PairTable, ordered};
 use super::tables::{ImageReader, ImageWriter, Table};
 use super::words::TokenBytes;
@@ -100,7 +101,7 @@ impl Encoder {
     /// Appends the ids of one pre-token of any length.
     pub(super) fn merge(&self, word: &[u8], out: &mut Vec<u32>) {
         match &self.greedy {
-            Some(greedy) => greedy.encode(&self.pairs, word, out),
+            Some(greedy) => long::merge(self, greedy, word, out),
             None => self.merge_plainly(word, out),
         }
     }
@@ -321,7 +322,36 @@ mod tests {
         all
     }
 
+    #[test]
+    fn a_last_byte_that_changes_all_tokens_of_a_long_word_does_so() {
+        // Each byte merges with the one before it, the later first: so the last decides for all which two belong together.
+        let merges: Vec<Merge> = (0..120).rev().zip(256..).map(|(byte, id)| [byte, byte + 1, id]).collect();
+        let encoder = encoder(&merges);
+        for last in 60..=120 {
+            let word: Vec<u8> = std::iter::repeat_n(200, 256).chain(0..=last).collect();
+            let (mut ids, mut expected) = (Vec::new(), Vec::new());
+            encoder.merge(&word, &mut ids);
+            encoder.merge_plainly(&word, &mut expected);
+            assert_eq!(ids, expected);
+        }
+    }
+
+    /// Words that are merged in parts, some of whose borders are in the midst of something that comes again and again.
+    fn long_word() -> impl Strategy<Value = String> {
+        let part =
+            ("[abc]{1,40}", prop_oneof![Just(1_usize), 1..60_usize]).prop_map(|(part, times)| part.repeat(times));
+        proptest::collection::vec(part, 5..40).prop_map(|parts| parts.concat())
+    }
+
     proptest! {
+        #[test]
+        fn long_words_are_merged_like_short_ones(merges in merges(), word in long_word()) {
+            let (encoder, mut ids, mut expected) = (encoder(&merges), vec![7], vec![7]);
+            encoder.merge(word.as_bytes(), &mut ids);
+            encoder.merge_plainly(word.as_bytes(), &mut expected);
+            prop_assert_eq!(ids, expected);
+        }
+
         #[test]
         fn all_mergers_follow_the_rule(merges in merges(), word in "[abc]{0,32}|(a|ab|abc){0,10}|(ab?c?a){0,8}") {
             let (encoder, word) = (encoder(&merges), word.as_bytes());

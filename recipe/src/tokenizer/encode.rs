@@ -6,7 +6,7 @@
 //! beginning. A new word often comes again at once, so of those that are alike in a batch only the first is merged.
 //!
 //! Owns: the order of these steps, and the [`Desk`] of a thread. Must not know: added tokens.
-//! Cost: see `pretokenize`, `known`, `words`, `lanes` and `greedy`; a desk has five megabytes, and takes some three
+//! Cost: see `pretokenize`, `known`, `words`, `lanes` and `long`; a desk has five megabytes, and takes some three
 //! milliseconds to make.
 
 #![allow(

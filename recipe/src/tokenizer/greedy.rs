@@ -91,33 +91,41 @@ impl Greedy {
     /// Appends the ids of `word`.
     pub(super) fn encode(&self, pairs: &PairTable, word: &[u8], out: &mut Vec<u32>) {
         let start = out.len();
-        let mut dead = Places::default();
+        let (mut dead, mut choices) = (Places::default(), Choices::default());
         let mut position = 0;
         let mut candidate = self.trie.longest(word);
+        // Behind which token, and from which on, all were found to fit or not.
+        let mut asked = None;
         while position < word.len() {
             let before = out.get(start..).and_then(<[u32]>::last).copied();
             if let Some(id) = candidate {
                 let end = position + self.length(id);
-                if !dead.contains(end) && self.fits(pairs, word, position, before, id) {
+                if !self.fits(pairs, word, position, before, id) {
+                    candidate = self.shorter(id);
+                } else if dead.contains(end) {
+                    (asked, candidate) = (None, self.shorter(id));
+                } else {
+                    choices.note(asked, Some(id));
                     out.push(id);
                     position = end;
-                    candidate = word.get(end..).and_then(|rest| self.trie.longest(rest));
-                } else {
-                    candidate = self.shorter(id);
+                    let longest = word.get(end..).and_then(|rest| self.trie.longest(rest));
+                    asked = longest.map(|longest| [id, longest]);
+                    candidate = asked.and_then(|asked| choices.first(asked));
                 }
             } else {
                 let Some(before) = before else { return };
+                choices.note(asked, None);
                 dead.insert(position);
                 out.pop();
                 position -= self.length(before);
-                candidate = self.shorter(before);
+                (asked, candidate) = (None, self.shorter(before));
             }
         }
     }
 
     /// Whether the token `id` at `position` of `word` stays apart from `before`, the one before it.
     #[inline]
-    fn fits(&self, pairs: &PairTable, word: &[u8], position: usize, before: Option<u32>, id: u32) -> bool {
+    pub(super) fn fits(&self, pairs: &PairTable, word: &[u8], position: usize, before: Option<u32>, id: u32) -> bool {
         let Some(mut border) = self.border(word, position, before, id) else { return true };
         loop {
             if let Some(apart) = border.step(&self.origins, pairs) {
@@ -237,6 +245,28 @@ fn joins(origins: &[Origin], merges: &[Merge], entries: &[(&[u8], u32)], bytes: 
 #[inline]
 fn join_bit(byte: u8) -> u64 {
     1 << (byte & 63)
+}
+
+/// Which token fits behind another one, by that and by the longest that a text begins with; none may do. Few are remembered:
+/// what they serve is one character again and again, of which tokens of many lengths fail.
+#[derive(Default)]
+struct Choices([(Option<[u32; 2]>, Option<u32>); 16]);
+
+impl Choices {
+    #[inline]
+    fn note(&mut self, asked: Option<[u32; 2]>, found: Option<u32>) {
+        if let Some([before, longest]) = asked {
+            self.0[(before ^ longest) as usize % 16] = (asked, found);
+        }
+    }
+
+    /// The first token to be tried.
+    #[inline]
+    fn first(&self, asked: [u32; 2]) -> Option<u32> {
+        let [before, longest] = asked;
+        let (known, found) = self.0[(before ^ longest) as usize % 16];
+        if known == Some(asked) { found } else { Some(longest) }
+    }
 }
 
 /// A set of places in a word.

@@ -19,6 +19,7 @@ mod known;
 mod lanes;
 mod line;
 mod load;
+mod long;
 mod pairs;
 mod parallel;
 mod piecewise;

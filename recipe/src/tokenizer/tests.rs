@@ -240,6 +240,17 @@ proptest! {
     }
 
     #[test]
+    fn long_words_of_unlike_parts_give_what_merging_pair_by_pair_gives(
+        parts in proptest::collection::vec(("[a-z]{1,300}|a|e|the|ing", 1_usize..200), 1..9),
+        signs in proptest::collection::vec(("[=*.#-]{1,300}|=|-", 1_usize..200), 1..9),
+    ) {
+        for parts in [parts, signs] {
+            let text: String = parts.iter().map(|(part, times)| part.repeat(times / part.len() + 1)).collect();
+            prop_assert_eq!(plain(&V4, &text), pair_by_pair(&text));
+        }
+    }
+
+    #[test]
     fn plain_text_never_becomes_an_added_token(parts in proptest::collection::vec(0_usize..1283, 1..8)) {
         let text: String = parts.iter().filter_map(|&at| V4.added_tokens().nth(at)).map(|added| added.1).collect();
         let ids = plain(&V4, &text);
