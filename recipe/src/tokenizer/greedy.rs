@@ -8,10 +8,11 @@
 //! again. (The idea is that of the crate `bpe`.)
 //!
 //! Owns: how each token came about. Must not know: where words come from. Cost: every place of a word is visited once
-//! at most, and tries every token that starts there once at most: linear in the word, at any length. No allocation
-//! but for words with dead places, one bit a byte.
+//! at most, and tries every token that starts there once at most: linear in the word, at any length. Text that comes
+//! again costs a comparison. No allocation but for words with dead places, one bit a byte.
 
 use super::pairs::{ID_BITS, Merge, PairTable, ordered};
+use super::places::{DeadPlaces, Decisions};
 use super::tables::{ImageReader, ImageWriter, Table};
 use super::trie::Trie;
 use super::words::TokenBytes;
@@ -61,7 +62,7 @@ impl Greedy {
         let trie = Trie::new(&entries);
         let mut lengths = vec![ID_MASK; bytes.len()];
         for (spelling, id) in entries {
-            let shorter = spelling.split_last().and_then(|(_, shorter)| trie.longest(shorter));
+            let shorter = spelling.split_last().and_then(|(_, shorter)| trie.longest(shorter).0);
             let length = u32::try_from(spelling.len()).ok()?;
             *lengths.get_mut(id as usize)? = length << ID_BITS | shorter.unwrap_or(ID_MASK);
         }
@@ -91,36 +92,45 @@ impl Greedy {
     /// Appends the ids of `word`.
     pub(super) fn encode(&self, pairs: &PairTable, word: &[u8], out: &mut Vec<u32>) {
         let start = out.len();
-        let (mut dead, mut choices) = (Places::default(), Choices::default());
-        let mut position = 0;
-        let mut candidate = self.trie.longest(word);
-        // Behind which token, and from which on, all were found to fit or not.
-        let mut asked = None;
+        let (mut dead, mut decisions) = (DeadPlaces::default(), Decisions::default());
+        let (mut position, mut seen) = (0, 0);
+        let mut candidate = self.longest(word, position, &mut seen);
         while position < word.len() {
             let before = out.get(start..).and_then(<[u32]>::last).copied();
-            if let Some(id) = candidate {
-                let end = position + self.length(id);
-                if !self.fits(pairs, word, position, before, id) {
-                    candidate = self.shorter(id);
-                } else if dead.contains(end) {
-                    (asked, candidate) = (None, self.shorter(id));
-                } else {
-                    choices.note(asked, Some(id));
-                    out.push(id);
-                    position = end;
-                    let longest = word.get(end..).and_then(|rest| self.trie.longest(rest));
-                    asked = longest.map(|longest| [id, longest]);
-                    candidate = asked.and_then(|asked| choices.first(asked));
-                }
-            } else {
+            let Some(Candidate { id, fits }) = candidate else {
                 let Some(before) = before else { return };
-                choices.note(asked, None);
+                decisions.note(before, position..seen, None);
                 dead.insert(position);
                 out.pop();
                 position -= self.length(before);
-                (asked, candidate) = (None, self.shorter(before));
+                candidate = self.shorter(before);
+                continue;
+            };
+            let end = position + self.length(id);
+            if dead.contains(end) || !fits && !self.fits(pairs, word, position, before, id) {
+                candidate = self.shorter(id);
+                continue;
             }
+            if let Some(before) = before {
+                decisions.note(before, position..seen, Some(id));
+            }
+            out.push(id);
+            position = end;
+            candidate = if let Some(decision) = decisions.find(id, word, position) {
+                seen = seen.max(position + decision.seen.len());
+                decision.found.map(|id| Candidate { id, fits: true })
+            } else {
+                self.longest(word, position, &mut seen)
+            };
         }
+    }
+
+    /// The longest token at `position`. `seen` becomes how far the word was looked at; its end counts as one more byte.
+    #[inline]
+    fn longest(&self, word: &[u8], position: usize, seen: &mut usize) -> Option<Candidate> {
+        let (found, length) = self.trie.longest(word.get(position..).unwrap_or_default());
+        *seen = (*seen).max(position + length + 1);
+        found.map(|id| Candidate { id, fits: false })
     }
 
     /// Whether the token `id` at `position` of `word` stays apart from `before`, the one before it.
@@ -158,9 +168,18 @@ impl Greedy {
 
     /// The longest token that another one begins with.
     #[inline]
-    fn shorter(&self, id: u32) -> Option<u32> {
-        self.lengths.get(id as usize).map(|length| length & ID_MASK).filter(|&shorter| shorter != ID_MASK)
+    fn shorter(&self, id: u32) -> Option<Candidate> {
+        let shorter = self.lengths.get(id as usize)? & ID_MASK;
+        (shorter != ID_MASK).then_some(Candidate { id: shorter, fits: false })
     }
+}
+
+/// A token that may come next.
+#[derive(Clone, Copy)]
+struct Candidate {
+    id: u32,
+    /// Whether it is known to stay apart from the one before.
+    fits: bool,
 }
 
 /// Whether merging two tokens together, by merges below `limit` in order, merges nothing across their border.
@@ -245,49 +264,4 @@ fn joins(origins: &[Origin], merges: &[Merge], entries: &[(&[u8], u32)], bytes: 
 #[inline]
 fn join_bit(byte: u8) -> u64 {
     1 << (byte & 63)
-}
-
-/// Which token fits behind another one, by that and by the longest that a text begins with; none may do. Few are remembered:
-/// what they serve is one character again and again, of which tokens of many lengths fail.
-#[derive(Default)]
-struct Choices([(Option<[u32; 2]>, Option<u32>); 16]);
-
-impl Choices {
-    #[inline]
-    fn note(&mut self, asked: Option<[u32; 2]>, found: Option<u32>) {
-        if let Some([before, longest]) = asked {
-            self.0[(before ^ longest) as usize % 16] = (asked, found);
-        }
-    }
-
-    /// The first token to be tried.
-    #[inline]
-    fn first(&self, asked: [u32; 2]) -> Option<u32> {
-        let [before, longest] = asked;
-        let (known, found) = self.0[(before ^ longest) as usize % 16];
-        if known == Some(asked) { found } else { Some(longest) }
-    }
-}
-
-/// A set of places in a word.
-#[derive(Default)]
-struct Places {
-    bits: Vec<u64>,
-}
-
-impl Places {
-    #[inline]
-    fn contains(&self, place: usize) -> bool {
-        self.bits.get(place / 64).is_some_and(|bits| bits >> (place % 64) & 1 == 1)
-    }
-
-    #[cold]
-    fn insert(&mut self, place: usize) {
-        if self.bits.len() <= place / 64 {
-            self.bits.resize(place / 64 + 1, 0);
-        }
-        if let Some(bits) = self.bits.get_mut(place / 64) {
-            *bits |= 1 << (place % 64);
-        }
-    }
 }

@@ -23,6 +23,7 @@ mod long;
 mod pairs;
 mod parallel;
 mod piecewise;
+mod places;
 mod prefetch;
 mod pretokenize;
 mod ranges;

@@ -69,19 +69,20 @@ impl Trie {
         Some(Self { slots: image.read()? }).filter(|trie| !trie.slots.is_empty())
     }
 
-    /// The longest entry that `text` begins with.
+    /// The longest entry that `text` begins with, and how many bytes lead on, which may be more.
     #[inline]
-    pub(super) fn longest(&self, text: &[u8]) -> Option<u32> {
-        let (mut node, mut found) = (Node::ROOT, NO_TOKEN);
+    pub(super) fn longest(&self, text: &[u8]) -> (Option<u32>, usize) {
+        let (mut node, mut found, mut length) = (Node::ROOT, NO_TOKEN, 0);
         for &byte in text {
             let step = self.step(node, byte);
             if !step.hit {
                 break;
             }
             node = step.node;
+            length += 1;
             found = if step.ends { step.token } else { found };
         }
-        (found != NO_TOKEN).then_some(found)
+        ((found != NO_TOKEN).then_some(found), length)
     }
 
     /// What a byte leads to from a node.
