@@ -36,7 +36,7 @@ impl Random {
 
 type Build = fn(&mut Random, usize) -> String;
 
-const KINDS: [(&str, Build); 12] = [
+const KINDS: [(&str, Build); 13] = [
     ("one letter", |random, size| random.text(size, |_| 'a')),
     ("random letters", |random, size| random.text(size, |random| between(random, 'a', 26))),
     ("random letters, both cases", |random, size| {
@@ -53,6 +53,10 @@ const KINDS: [(&str, Build); 12] = [
     ("digits", |random, size| random.text(size, |random| between(random, '0', 10))),
     ("equals signs", |random, size| random.text(size, |_| '=')),
     ("random signs", |random, size| random.text(size, |random| between(random, '!', 15))),
+    ("300 random signs, then dashes", |random, size| {
+        let signs = random.text(300, |random| between(random, '!', 15));
+        signs + &random.text(size - 300, |_| '-')
+    }),
     ("one emoji", |random, size| random.text(size, |_| '😀')),
 ];
 

@@ -22,8 +22,10 @@ const SHORTEST: usize = 2 * SAMPLE;
 /// least likely.
 const PARTS: usize = 128;
 const LEAST: usize = WIDE - 8;
-/// How many tokens are made again on each side of a border, at most: as few as will do.
+/// How many tokens are made again on each side of a border, at most: as few as will do. And of how many bytes, so that those of
+/// long tokens are not made again with every part.
 const MOST_AGAIN: usize = 8;
+const MOST_BYTES: usize = 64;
 
 /// Appends the ids of `word`.
 pub(super) fn merge(encoder: &Encoder, greedy: &Greedy, word: &[u8], out: &mut Vec<u32>) {
@@ -90,7 +92,8 @@ impl Joined<'_> {
     fn join(&mut self, part: &[u32]) -> bool {
         [0, 1, 2, 4, MOST_AGAIN].iter().any(|&count| {
             let (again, rest) = part.split_at(count.min(part.len()));
-            self.make_again(count, self.end + self.length(again), rest)
+            let bytes = self.length(again);
+            self.length(self.split(count).1) + bytes <= MOST_BYTES && self.make_again(count, self.end + bytes, rest)
         })
     }
 
@@ -102,22 +105,28 @@ impl Joined<'_> {
     /// Makes the last `count` tokens again, together with what is up to `end`, and appends `rest`, which begins there. Does
     /// nothing where these would not stay apart from their neighbours.
     fn make_again(&mut self, count: usize, end: usize, rest: &[u32]) -> bool {
-        let tokens = self.out.get(self.start..).unwrap_or_default();
-        let (kept, again) = tokens.split_at(tokens.len().saturating_sub(count));
-        let start = self.end - self.length(again);
+        let (kept, again) = self.split(count);
+        let (start, kept_until, last_kept) =
+            (self.end - self.length(again), self.start + kept.len(), kept.last().copied());
         self.between.clear();
         let bytes = self.word.get(start..end).unwrap_or_default();
         self.greedy.encode(&self.encoder.pairs, bytes, &mut self.between);
         let first = self.between.first().or(rest.first());
-        let is_joined =
-            self.stay_apart(kept.last(), start, first) && self.stay_apart(self.between.last(), end, rest.first());
+        let is_joined = self.stay_apart(last_kept.as_ref(), start, first)
+            && self.stay_apart(self.between.last(), end, rest.first());
         if is_joined {
             self.end = end + self.length(rest);
-            self.out.truncate(self.start + kept.len());
+            self.out.truncate(kept_until);
             self.out.extend_from_slice(&self.between);
             self.out.extend_from_slice(rest);
         }
         is_joined
+    }
+
+    /// All tokens but the last `count`, and these.
+    fn split(&self, count: usize) -> (&[u32], &[u32]) {
+        let tokens = self.out.get(self.start..).unwrap_or_default();
+        tokens.split_at(tokens.len().saturating_sub(count))
     }
 
     /// Whether two tokens, whose border is at `place`, stay apart; true where there is only one.
