@@ -40,6 +40,9 @@ class VllmProcess:
             self._process = subprocess.Popen(
                 _command(folder, port), env=_environment(scratch), stdout=log, stderr=log, start_new_session=True
             )
+        # Its engine and its worker wait for each other without sleeping. With a core for each, its HTTP side may get
+        # none for seconds, and a whole answer is written before it notices that a client has left.
+        os.sched_setaffinity(self._process.pid, {min(os.sched_getaffinity(0))})
 
     def __enter__(self) -> Self:
         try:
@@ -123,7 +126,7 @@ def _environment(scratch: Path) -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
-        # With a thread on each core, its HTTP side waits for its model: for seconds, while an answer is long.
+        # It has one core.
         "OMP_NUM_THREADS": "1",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     }
