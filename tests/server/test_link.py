@@ -37,7 +37,7 @@ class Gateway:
 
     async def read(self) -> list[Frame]:
         """What comes next; empty at the end."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             while data := await self.reader.read(1 << 16):
                 if found := self.frames.feed(data):
                     return found
@@ -79,7 +79,7 @@ def replaying(*, count: int = 4000, delay: float = 0.0) -> ScriptedEngine:
 
 
 async def until(condition: Any) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while not condition():
             await asyncio.sleep(0.01)
 
@@ -111,15 +111,15 @@ async def test_what_an_engine_fails_with_is_told(
 
 
 async def test_a_frame_that_does_not_go_on_ends_its_link() -> None:
-    async with link(replaying(count=3), body_idle_seconds=0.2) as gateway:
+    async with link(replaying(count=3), body_idle_seconds=1.0) as gateway:
         # Between frames there is no haste.
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(1.2)
         gateway.writer.write(SUBMIT)
         assert (await gateway.read())[0].kind == Kind.OUTPUT
         for byte in SUBMIT[:8]:
             # Slow, but it goes on.
             gateway.writer.write(bytes([byte]))
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.2)
         assert gateway.connections
         await until(lambda: not gateway.connections)
 
@@ -132,7 +132,7 @@ async def test_life_is_shown_where_there_is_nothing_to_say() -> None:
         assert kinds.count(Kind.OUTPUT) == 3
         first, last = kinds.index(Kind.OUTPUT), len(kinds) - kinds[::-1].index(Kind.OUTPUT)
         assert Kind.ALIVE in kinds[:first] and Kind.ALIVE in kinds[last:]
-    async with link(replaying(count=100, delay=0.01), keep_alive_seconds=0.2) as gateway:
+    async with link(replaying(count=100, delay=0.01), keep_alive_seconds=0.5) as gateway:
         gateway.writer.write(SUBMIT)
         kinds = [one.kind for _ in range(50) for one in await gateway.read()]
         assert kinds.count(Kind.ALIVE) <= 2

@@ -19,7 +19,7 @@ from typing import Any
 
 import httpx
 
-from tests.e2e.server_process import ServerProcess, raw_post
+from tests.e2e.server_process import ServerProcess, eventually, raw_post
 
 Row = dict[str, Any]
 
@@ -185,9 +185,7 @@ def _disconnect() -> str | None:
     body = {"model": "DeepSeek-V4-Pro", "max_tokens": 4096, "messages": [{"role": "user", "content": "never end"}]}
     with server().connect() as connection:
         connection.sendall(raw_post("/v1/chat/completions", body))
-        time.sleep(0.2)
-        if server().gauge("deepinfer_running") != 1:
-            return "the request did not run"
+        eventually(lambda: server().gauge("deepinfer_running") == 1)
     limit = time.monotonic() + _SECONDS_TO_REST
     while (server().gauge("deepinfer_running"), server().gauge("deepinfer_cache_bytes")) != (0, 0):
         if time.monotonic() > limit:

@@ -55,7 +55,7 @@ def test_a_case_that_nothing_carries_out_fails() -> None:
 
 def test_dec_long_arg_stream() -> None:
     """A long string argument arrives while it is written, at a cost that grows with its length alone."""
-    seconds = {length: long_argument(length) for length in (1 << 15, 1 << 17)}
+    seconds = {length: min(long_argument(length) for _ in range(3)) for length in (1 << 15, 1 << 17)}
     assert seconds[1 << 17] < 12 * seconds[1 << 15] + 0.05
 
 
