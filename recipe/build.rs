@@ -14,6 +14,8 @@
 
 #[path = "src/error.rs"]
 mod error;
+#[path = "src/fork.rs"]
+mod fork;
 #[path = "src/json/mod.rs"]
 mod json;
 #[path = "src/tokenizer/mod.rs"]
@@ -22,7 +24,7 @@ mod tokenizer;
 const SOURCE: &str = "data/tokenizer_v4.json";
 
 fn main() {
-    for source in [SOURCE, "src/error.rs", "src/json", "src/tokenizer", "build.rs"] {
+    for source in [SOURCE, "src/error.rs", "src/fork.rs", "src/json", "src/tokenizer", "build.rs"] {
         println!("cargo::rerun-if-changed={source}");
     }
     let file = std::fs::read(SOURCE).expect("the tokenizer's file");

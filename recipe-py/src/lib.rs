@@ -23,6 +23,7 @@ mod tokenizer;
 #[pyo3::pymodule]
 mod _native {
     use pyo3::prelude::*;
+    use pyo3::types::{IntoPyDict, PyCFunction};
 
     #[pymodule_export]
     use crate::constraint::{Constraint, Grammar};
@@ -47,9 +48,15 @@ mod _native {
     #[pymodule_export]
     use crate::tokenizer::{Tokenizer, eos_token_id};
 
-    /// Adds the version in Python's spelling: `1.0.0-alpha.1` is `1.0.0a1`.
+    /// Adds the version in Python's spelling, in which `1.0.0-alpha.1` is `1.0.0a1`, and has the codec told of forks.
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        let py = module.py();
+        // Not on Windows.
+        if let Some(register) = py.import("os")?.getattr_opt("register_at_fork")? {
+            let forked = PyCFunction::new_closure(py, None, None, |_, _| recipe::fork::after_fork_in_child())?;
+            register.call((), Some(&[("after_in_child", forked)].into_py_dict(py)?))?;
+        }
         module.add(
             "__version__",
             env!("CARGO_PKG_VERSION").replace("-alpha.", "a").replace("-beta.", "b").replace("-rc.", "rc"),

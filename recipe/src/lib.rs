@@ -9,6 +9,7 @@ pub mod encoded;
 pub mod error;
 pub mod event;
 pub mod explain;
+pub mod fork;
 pub mod history;
 pub mod json;
 pub mod model;

@@ -63,6 +63,34 @@ def test_a_forked_child_encodes_with_threads_of_its_own() -> None:
         assert exit_code(child) == 0
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_fork_while_other_threads_encode_leaves_nothing_locked() -> None:
+    program = """
+import os, threading, deepseek_recipe as recipe
+options = recipe.Options(range_cache_bytes=1 << 26, threads=2)
+def body(turn):
+    messages = [{"role": "user", "content": f"{turn} {part} {text[:150]}"} for part in range(100)]
+    return {"model": "DeepSeek-V4-Pro", "messages": messages}
+bodies = [body(turn) for turn in range(50)]
+def encode(body):
+    return recipe.encode(body, "chat_completions", options=options).token_ids.tolist()
+expected = encode(bodies[0])
+def work():
+    while True:
+        for body in bodies:
+            encode(body)
+for _ in range(2):
+    threading.Thread(target=work, daemon=True).start()
+for _ in range(150):
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if encode(bodies[0]) == expected else 1)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+os._exit(0)
+"""
+    assert run(program) == ["0"] * 150
+
+
 @needs_tasks
 def test_threads_are_started_for_long_texts_only_and_shared_by_all_callers() -> None:
     program = """

@@ -15,7 +15,6 @@
 )]
 
 use std::ops::Range;
-use std::sync::PoisonError;
 
 use super::Vocabulary;
 use super::known::{KnownWords, TOKENS};
@@ -117,10 +116,12 @@ impl Desk {
 impl Vocabulary {
     /// Runs `work` at a desk, the one that was left last, if there is one.
     pub(super) fn at_desk<R>(&self, work: impl FnOnce(&mut Desk) -> R) -> R {
-        let free = self.desks.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let free = self.desks.hold().and_then(|mut desks| desks.pop());
         let mut desk = free.unwrap_or_else(|| Box::new(Desk::new(self)));
         let result = work(&mut desk);
-        self.desks.lock().unwrap_or_else(PoisonError::into_inner).push(desk);
+        if let Some(mut desks) = self.desks.hold() {
+            desks.push(desk);
+        }
         result
     }
 

@@ -10,14 +10,14 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 use std::thread;
+
+use crate::fork::{self, Lock};
 
 /// How often a thread looks for a change before it sleeps: some fifty microseconds, about what falling asleep and waking
 /// take.
 const LOOKS: usize = 2000;
-/// How often a caller tries to invite: the lock is held for less than a microsecond, or for ever.
-const TRIES: usize = 1000;
 
 /// What helpers are invited to. It returns when nothing is left to be done.
 type Work<'work> = &'work (dyn Fn() + Sync);
@@ -28,7 +28,7 @@ pub(super) struct Helpers(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    state: Mutex<State>,
+    state: Lock<State>,
     /// Counts invitations and departures, for those that wait awake.
     changes: AtomicU64,
     invited: Condvar,
@@ -89,8 +89,8 @@ impl Helpers {
         prepare: impl FnOnce() + Clone + Send + 'static,
         work: Work<'static>,
     ) -> Option<u64> {
-        let mut state = self.0.try_lock()?;
-        let process = std::process::id();
+        let mut state = self.0.state.hold()?;
+        let process = fork::process();
         if state.process != process {
             *state = State { process, ..State::default() };
         }
@@ -118,7 +118,7 @@ impl Helpers {
 impl Drop for Helpers {
     fn drop(&mut self) {
         // Where the lock is held for ever there are no helpers either.
-        if let Some(mut state) = self.0.try_lock() {
+        if let Some(mut state) = self.0.state.hold() {
             state.is_over = true;
             self.0.changes.fetch_add(1, Ordering::Relaxed);
             drop(state);
@@ -158,20 +158,13 @@ impl Drop for Host<'_> {
 }
 
 impl Shared {
+    /// The state, for those who come after an announcement of this process: it is not locked for ever then.
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The lock, unless a thread holds it that a fork has left behind.
-    fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
-        (0..TRIES).find_map(|_| {
-            std::hint::spin_loop();
-            match self.state.try_lock() {
-                Ok(state) => Some(state),
-                Err(std::sync::TryLockError::Poisoned(error)) => Some(error.into_inner()),
-                Err(std::sync::TryLockError::WouldBlock) => None,
+        loop {
+            if let Some(state) = self.state.hold() {
+                return state;
             }
-        })
+        }
     }
 
     /// Waits for a change, first awake, then asleep.
@@ -336,7 +329,7 @@ mod tests {
         let helpers = Helpers::default();
         meet(&helpers, 2);
         assert_eq!(Arc::strong_count(&helpers.0), 3);
-        helpers.0.lock().process = 0;
+        helpers.0.lock().process = crate::fork::process().wrapping_sub(1);
         meet(&helpers, 2);
         assert_eq!(Arc::strong_count(&helpers.0), 5);
     }
@@ -346,6 +339,7 @@ mod tests {
         let helpers = Helpers::default();
         let shared = Arc::clone(&helpers.0);
         let _held = shared.lock();
+        shared.state.leave_behind();
         assert_eq!(helpers.invite(1, || (), &|| unreachable!(), || 7), 7);
         drop(helpers);
     }

@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Mutex;
 
 use super::added::{AddedToken, AddedTokens};
 use super::bpe::Encoder;
@@ -14,6 +13,7 @@ use super::helpers::Helpers;
 use super::pairs::{MAXIMUM_ENTRIES, MAXIMUM_MERGES, Merge};
 use super::words::TokenBytes;
 use super::{Tokenizer, Vocabulary};
+use crate::fork::Lock;
 use crate::json::{Object, Value, parse};
 
 /// The expressions of the three `Split` steps, in order, as the file spells them.
@@ -59,7 +59,7 @@ pub(super) fn from_json(bytes: &[u8]) -> Result<Tokenizer, LoadError> {
         if is_true(member(model, "ignore_merges")) { out_of_reach(&ids, &encoder) } else { HashMap::new() };
     let cuts = Cuts::new(&tokens);
     Ok(Tokenizer::new(
-        Vocabulary { tokens, whole_words, cuts, encoder, desks: Mutex::default(), helpers: Helpers::default() },
+        Vocabulary { tokens, whole_words, cuts, encoder, desks: Lock::default(), helpers: Helpers::default() },
         added,
     ))
 }

@@ -34,7 +34,7 @@ mod words;
 mod woven;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use added::{AddedTokens, Part};
 use bpe::Encoder;
@@ -44,6 +44,8 @@ use helpers::Helpers;
 use pretokenize::PreTokens;
 use tables::{ImageReader, ImageWriter};
 use words::TokenBytes;
+
+use crate::fork::Lock;
 
 pub use decode::{UnknownTokenId, Utf8Hold};
 pub use load::LoadError;
@@ -69,7 +71,7 @@ struct Vocabulary {
     cuts: Cuts,
     encoder: Encoder,
     /// One for each thread that encodes at the same time.
-    desks: Mutex<Vec<Box<Desk>>>,
+    desks: Lock<Vec<Box<Desk>>>,
     helpers: Helpers,
 }
 
@@ -117,7 +119,7 @@ impl Tokenizer {
             let cuts = Cuts::read(image)?;
             let (added, encoder) = (AddedTokens::read(image)?, Encoder::read(image)?);
             let vocabulary =
-                Vocabulary { tokens, whole_words, cuts, encoder, desks: Mutex::default(), helpers: Helpers::default() };
+                Vocabulary { tokens, whole_words, cuts, encoder, desks: Lock::default(), helpers: Helpers::default() };
             Some(Self::new(vocabulary, added))
         };
         read(&mut ImageReader::new(image)).ok_or_else(|| LoadError::new("its image is cut or not aligned"))

@@ -10,12 +10,13 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use super::fingerprint::{Fingerprint, Keys};
 use super::prefetch::prefetch;
 use super::woven::Woven;
+use crate::fork::Lock;
 
 /// Shorter ranges are encoded about as fast as they are found.
 pub(super) const SHORTEST: usize = 32;
@@ -31,7 +32,7 @@ const AHEAD: usize = 4;
 pub struct RangeCache {
     bound: usize,
     keys: Keys,
-    state: Mutex<State>,
+    state: Lock<State>,
     hits: Count,
     misses: Count,
 }
@@ -129,15 +130,14 @@ impl Looked {
 impl RangeCache {
     /// Empty cache that holds up to `bound` bytes.
     pub fn new(bound: usize) -> Self {
-        let (state, hits, misses) = (Mutex::default(), Count::default(), Count::default());
+        let (state, hits, misses) = (Lock::default(), Count::default(), Count::default());
         Self { bound, keys: Keys::new(), state, hits, misses }
     }
 
     /// What it holds, and how often it helped.
     pub fn statistics(&self) -> RangeCacheStatistics {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let held_bytes = self.state.hold().map_or(0, |state| state.younger_bytes + state.older_bytes);
         let ((hits, hit_bytes), (misses, missed_bytes)) = (self.hits.get(), self.misses.get());
-        let held_bytes = state.younger_bytes + state.older_bytes;
         RangeCacheStatistics { hits, misses, hit_bytes, missed_bytes, held_bytes, bound: self.bound }
     }
 
@@ -145,7 +145,7 @@ impl RangeCache {
     pub(super) fn look_up<'t>(&self, texts: impl Iterator<Item = Woven<'t>>) -> Vec<Looked> {
         let new = |text| Looked { fingerprint: self.keys.fingerprint(text), range: None };
         let mut all: Vec<Looked> = texts.map(new).collect();
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut state) = self.state.hold() else { return all };
         for range in all.iter().filter_map(|looked| state.get(looked.fingerprint)) {
             range.prefetch(1);
         }
@@ -168,9 +168,7 @@ impl RangeCache {
         }
         let looked = looked.unwrap_or_else(|| Looked { fingerprint: self.keys.fingerprint(text), range: None });
         // What was not known before may be known by now, if it comes twice.
-        let range = looked.range.or_else(|| {
-            self.state.lock().unwrap_or_else(PoisonError::into_inner).touch(looked.fingerprint, self.bound)
-        });
+        let range = looked.range.or_else(|| self.state.hold()?.touch(looked.fingerprint, self.bound));
         if let Some(Range(ids)) = range {
             self.hits.add(text);
             return out.extend_from_slice(&ids);
@@ -179,8 +177,9 @@ impl RangeCache {
         let before = out.len();
         encode(out);
         let range = Range(out.get(before..).unwrap_or_default().into());
-        if range.bytes() <= self.bound / 2 {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if range.bytes() <= self.bound / 2
+            && let Some(mut state) = self.state.hold()
+        {
             state.keep(looked.fingerprint, range, self.bound);
         }
     }
@@ -271,6 +270,17 @@ mod tests {
         let cache = RangeCache::new(1 << 20);
         assert!(encode(&cache, "short").1 && encode(&cache, "short").1);
         assert_eq!(cache.statistics().misses, 0);
+    }
+
+    #[test]
+    fn a_cache_that_a_fork_left_locked_is_passed_over() {
+        let cache = RangeCache::new(1 << 20);
+        let text = "a".repeat(300);
+        let _held = cache.state.hold();
+        cache.state.leave_behind();
+        assert!(encode(&cache, &text).1 && encode(&cache, &text).1);
+        assert_eq!(cache.look_up([text.as_str().into()].into_iter()).len(), 1);
+        assert_eq!(cache.statistics().held_bytes, 0);
     }
 
     #[test]
