@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::constraint::Asked;
+use crate::constraint::{Asked, Grammars};
 use crate::conversation::ResponseFormat;
 use crate::conversation_json;
 use crate::encoded::{Encoded, asked_tools, constraint, continued, parsing_options};
@@ -29,6 +29,8 @@ pub struct Options {
     pub tokenizers: HashMap<&'static str, Arc<Tokenizer>>,
     /// The secret of token-faithful history; without one there is none.
     pub history_key: Option<HistoryKey>,
+    /// The grammars of the last requests.
+    pub grammars: Arc<Grammars>,
 }
 
 impl Default for Options {
@@ -48,6 +50,7 @@ impl Default for Options {
             spellings: Vec::new(),
             tokenizers: HashMap::new(),
             history_key: None,
+            grammars: Arc::default(),
         }
     }
 }
@@ -163,6 +166,7 @@ fn encode_prepared(prepared: Prepared<'_>, options: &Options) -> Result<Encoded,
         seal: seal.filter(|_| continued(&conversation).is_none()),
         tokenizer,
         spellings,
+        grammars: Arc::clone(&options.grammars),
     })
 }
 

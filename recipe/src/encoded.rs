@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::constraint::{Asked, AskedTool, Grammar, Mode};
+use crate::constraint::{Asked, AskedTool, Grammar, Grammars, Mode};
 use crate::conversation::{AssistantMessage, Conversation, ImageSource, Message, ResponseFormat, Tool, ToolChoice};
 use crate::decoder::{Decoder, DecoderConfig};
 use crate::error::Error;
@@ -61,6 +61,8 @@ pub struct Encoded {
     pub tokenizer: Arc<Tokenizer>,
     /// How the control tokens are spelled.
     pub spellings: Spellings,
+    /// Grammars that were made before.
+    pub(crate) grammars: Arc<Grammars>,
 }
 
 impl Encoded {
@@ -103,7 +105,8 @@ impl Encoded {
         matches!(self.parsing.initial_stage, InitialStage::ReasoningStart | InitialStage::ReasoningContinuation)
     }
 
-    /// The grammar of the answer; `None` if any answer will do. Made anew by every call, in time linear in the schemas.
+    /// The grammar of the answer; `None` if any answer will do. Made in time linear in the schemas, unless the last requests
+    /// with the same options had one that was made of the same.
     pub fn grammar(&self) -> Result<Option<Grammar>, Error> {
         crate::constraint::grammar(self)
     }

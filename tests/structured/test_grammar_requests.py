@@ -6,6 +6,8 @@ import pytest
 
 import deepseek_recipe as recipe
 from tests.structured.grammar_engine import DSML, accepts
+from tests.vectors import encode_rows, run
+from tests.vectors.test_encode_vectors import VECTORS
 
 MODELS = ["DeepSeek-V4-Pro", "DeepSeek-V4.1-Flash"]
 THINKING_END = 128_822
@@ -344,3 +346,24 @@ def test_budgets_of_thinking() -> None:
 def test_a_grammar_is_made_once() -> None:
     encoded = chat(tools=[function()])
     assert encoded.grammar is encoded.grammar
+
+
+def test_a_grammar_that_is_remembered_is_the_one_that_would_be_made() -> None:
+    """All requests of the encode vectors, with options that remember the grammars before and with ones that do not."""
+    remembering, compared = recipe.Options(models=encode_rows.MODELS), 0
+    for row in run.rows(VECTORS):
+        if row["protocol"] in encode_rows.PROTOCOLS and "request" in row:
+            forgetting = recipe.Options(models=encode_rows.MODELS)
+            expected = outcome(row, forgetting)
+            assert outcome(row, remembering) == expected, row["id"]
+            compared += isinstance(expected, tuple)
+    assert compared > 100
+
+
+def outcome(row: dict[str, Any], options: recipe.Options) -> Any:
+    """The grammar of a row's request, or why there is none."""
+    try:
+        made = recipe.encode(row["request"], encode_rows.PROTOCOLS[row["protocol"]], options=options).grammar
+    except recipe.RequestError as error:
+        return str(error)
+    return made and (made.text, made.start_after, made.trigger, made.binding)

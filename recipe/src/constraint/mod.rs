@@ -3,7 +3,8 @@
 //! The grammar stands beside the parser that must read what it lets through: whatever it accepts, [`crate::output`] reads back
 //! to the same calls and values. Knows schemas and the markup of calls, nothing of protocols, tokens' texts or engines but the
 //! dialect that llguidance reads. `schema`, `object` and `disjoint` take JSON Schemas apart; `json`, `strings`, `number`,
-//! `pattern` and `formats` write their values; `calls` writes the markup around them; `lark` holds the lines.
+//! `pattern` and `formats` write their values; `calls` writes the markup around them; `lark` holds the lines; `memory` keeps
+//! what was made.
 
 mod calls;
 mod disjoint;
@@ -11,6 +12,7 @@ mod formats;
 mod json;
 mod lark;
 mod lengths;
+mod memory;
 mod number;
 mod object;
 mod pattern;
@@ -19,14 +21,18 @@ mod strings;
 mod types;
 mod user;
 
+use std::borrow::Cow;
+
 use crate::encoded::{Constraint, Encoded};
 use crate::error::{Error, ErrorCode};
 use crate::json::{Value, parse};
-use crate::special::Special;
+use crate::special::{Special, Spellings};
 
 use calls::CallWriter;
 use json::{JsonWriter, NESTING_LIMIT, Written};
 use lark::{TOO_LARGE, Writer, literal};
+use memory::Cause;
+pub use memory::Grammars;
 pub(crate) use schema::Mode;
 use schema::Schemas;
 use types::Types;
@@ -45,7 +51,7 @@ pub struct Grammar {
 }
 
 /// What a grammar must know of a request besides its [`Constraint`].
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Asked {
     /// The tools, in the order of the constraint's declarations.
     pub(crate) tools: Vec<AskedTool>,
@@ -60,7 +66,7 @@ pub struct Asked {
 }
 
 /// A declared tool.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct AskedTool {
     /// Where the request gives its schema or grammar.
     pub(crate) path: String,
@@ -75,29 +81,46 @@ pub(crate) struct AskedTool {
 /// The grammar of the answer to a request; `None` if any answer will do.
 pub fn grammar(encoded: &Encoded) -> Result<Option<Grammar>, Error> {
     let Some(constraint) = &encoded.constraint else { return Ok(None) };
-    let builder = Builder { encoded, writer: Writer::default() };
-    match constraint {
-        Constraint::ToolCall { rules, .. } => builder.with_calls(rules.required).map(Some),
-        format => builder.alone(format).map(Some),
+    let id = |special| encoded.tokenizer.special_id(encoded.spellings.of(special));
+    let cause = Cause {
+        constraint: Cow::Borrowed(constraint),
+        asked: Cow::Borrowed(&encoded.asked),
+        version: encoded.version,
+        dsml: id(Special::Dsml),
+        thinking_end: id(Special::ThinkingEnd),
+        after_thinking: encoded.constrained_after_thinking(),
+        starts_in_tool_calls: encoded.parsing.starts_in_tool_calls,
+    };
+    if let Some(known) = encoded.grammars.find(&cause) {
+        return Ok(Some(known));
     }
+    let builder = Builder { cause: &cause, spellings: &encoded.spellings, writer: Writer::default() };
+    let grammar = match constraint {
+        Constraint::ToolCall { rules, .. } => builder.with_calls(rules.required)?,
+        format => builder.alone(format)?,
+    };
+    encoded.grammars.keep(cause, &grammar);
+    Ok(Some(grammar))
 }
 
 /// Puts a grammar together.
 struct Builder<'e> {
-    encoded: &'e Encoded,
+    cause: &'e Cause<'e>,
+    /// For errors.
+    spellings: &'e Spellings,
     writer: Writer,
 }
 
 impl Builder<'_> {
-    fn token(&self, special: Special) -> Result<u32, Error> {
-        let spelling = self.encoded.spellings.of(special);
-        let id = self.encoded.tokenizer.special_id(spelling);
-        id.ok_or_else(|| Error::new(ErrorCode::UnknownControlToken, "", &[("found", &spelling)]))
+    /// The id of a control token, if there is one.
+    fn known(&self, special: Special, id: Option<u32>) -> Result<u32, Error> {
+        let found = || Error::new(ErrorCode::UnknownControlToken, "", &[("found", &self.spellings.of(special))]);
+        id.ok_or_else(found)
     }
 
     fn finish(self, start: &str, trigger: Option<u32>, binding: bool) -> Result<Grammar, Error> {
-        let thinks = self.encoded.constrained_after_thinking();
-        let start_after = if thinks { Some(self.token(Special::ThinkingEnd)?) } else { None };
+        let thinking_end = || self.known(Special::ThinkingEnd, self.cause.thinking_end);
+        let start_after = self.cause.after_thinking.then(thinking_end).transpose()?;
         Ok(Grammar { text: self.writer.finish(start), start_after, trigger, binding })
     }
 
@@ -109,14 +132,14 @@ impl Builder<'_> {
 
     /// The grammar of an answer that may or must call tools.
     fn with_calls(mut self, is_required: bool) -> Result<Grammar, Error> {
-        let dsml = self.token(Special::Dsml)?;
+        let dsml = self.known(Special::Dsml, self.cause.dsml)?;
         let Some(calls) = self.calls(dsml)? else { return self.without_calls(is_required) };
-        if self.encoded.parsing.starts_in_tool_calls {
+        if self.cause.starts_in_tool_calls {
             return self.finish(&calls, None, true);
         }
-        let mut markup = CallWriter::new(&mut self.writer, self.encoded.version, dsml);
+        let mut markup = CallWriter::new(&mut self.writer, self.cause.version, dsml);
         let (opener, block) = (markup.opener(), markup.opened(&calls));
-        match &self.encoded.asked.beside_calls {
+        match &self.cause.asked.beside_calls {
             _ if is_required => self.finish(&format!("{opener} {block}"), None, true),
             None => self.finish(&block, Some(dsml), false),
             Some(format) => {
@@ -132,7 +155,7 @@ impl Builder<'_> {
             let found = "a call where no tool can be called";
             return Err(Error::new(ErrorCode::Unsupported, "tool_choice", &[("found", &found)]));
         }
-        let format = self.encoded.asked.beside_calls.as_ref();
+        let format = self.cause.asked.beside_calls.as_ref();
         let text = match format {
             Some(format) => self.format(format)?,
             None => lark::expression(pattern::ANYTHING),
@@ -142,28 +165,28 @@ impl Builder<'_> {
 
     /// What follows the opener of a block; `None` if no tool can be called.
     fn calls(&mut self, dsml: u32) -> Result<Option<String>, Error> {
-        let Some(Constraint::ToolCall { tools, rules }) = &self.encoded.constraint else { return Ok(None) };
+        let Constraint::ToolCall { tools, rules } = &*self.cause.constraint else { return Ok(None) };
         let declarations = parse(tools.as_bytes())?;
         let (mut calls, mut free) = (Vec::new(), Written::default());
-        for (tool, asked) in declarations.as_array().unwrap_or_default().iter().zip(&self.encoded.asked.tools) {
+        for (tool, asked) in declarations.as_array().unwrap_or_default().iter().zip(&self.cause.asked.tools) {
             let Some(function) = tool.get("function") else { continue };
             let name = function.get("name").and_then(Value::as_str).unwrap_or_default();
             let is_allowed = rules.allowed.as_ref().is_none_or(|allowed| allowed.iter().any(|allowed| allowed == name));
             // The format has no way to write other names.
             let is_sayable = !name.is_empty() && !name.contains(['"', '\n']);
             if asked.is_shown && is_allowed && is_sayable {
-                let mut markup = CallWriter::new(&mut self.writer, self.encoded.version, dsml);
+                let mut markup = CallWriter::new(&mut self.writer, self.cause.version, dsml);
                 markup.written = free;
                 calls.extend(call(&mut markup, name, function, asked)?);
                 free = markup.written.into_free();
             }
         }
-        Ok(CallWriter::new(&mut self.writer, self.encoded.version, dsml).calls(calls, rules.single))
+        Ok(CallWriter::new(&mut self.writer, self.cause.version, dsml).calls(calls, rules.single))
     }
 
     /// What matches an answer in a certain form.
     fn format(&mut self, format: &Constraint) -> Result<String, Error> {
-        let asked = &self.encoded.asked;
+        let asked = &self.cause.asked;
         let path = asked.format_path;
         if asked.is_continued {
             return Err(Error::new(ErrorCode::PrefixConflict, path, &[("found", &"a form of the whole answer")]));
@@ -175,7 +198,7 @@ impl Builder<'_> {
                 let schema = parse(text.as_bytes())?;
                 let (schemas, goal) =
                     Schemas::new(&schema, path, if asked.is_format_strict { Mode::Closed } else { Mode::Strict });
-                let (style, mut written) = (self.encoded.version.float_style(), Written::default());
+                let (style, mut written) = (self.cause.version.float_style(), Written::default());
                 let mut json = JsonWriter::new(&mut self.writer, &schemas, style, &mut written);
                 let value = json.value(&goal, Types::ALL, NESTING_LIMIT)?;
                 if self.writer.is_too_large() {
