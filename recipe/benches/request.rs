@@ -202,6 +202,7 @@ const WHOLE: [&str; 2] = ["whole, next turn", "whole, fresh"];
 const STEPS: [&str; 6] =
     ["parse", "read", "render", "let go of the conversation", "let go of the JSON", "parse, read and render"];
 const TEXTS: &str = "texts alone, fresh";
+const GRAMMARS: [&str; 2] = ["grammar of new tools", "grammar of tools that came before"];
 
 fn main() {
     let corpus = corpus();
@@ -214,7 +215,7 @@ fn main() {
         let tokenizer = Tokenizer::from_json(TOKENIZER).expect("the tokenizer");
         measure(&corpus, protocol, &tokenizer, times);
     }
-    for step in [&STEPS[..], &WHOLE, &[TEXTS]].concat() {
+    for step in [&STEPS[..], &WHOLE, &[TEXTS], &GRAMMARS].concat() {
         let cells: Vec<String> =
             all.iter_mut().map(|times| times.of(step)).map(|(time, pages)| format!("{time:.3} | {pages}")).collect();
         println!("| {step} | {} |", cells.join(" | "));
@@ -247,6 +248,10 @@ fn measure(corpus: &[String], protocol: Protocol, tokenizer: &Tokenizer, times: 
         }
         whole(times, "", &now, &cached);
         whole(times, WHOLE[0], &next, &cached);
+        for (step, body) in GRAMMARS.into_iter().zip([&now, &next]) {
+            let encoded = encode(body.as_bytes(), protocol, &cached).expect("a request");
+            times.measure(step, || encoded.grammar().expect("a grammar"));
+        }
         for _ in 0..ROUNDS {
             steps(&now, protocol, &plain, times);
         }
