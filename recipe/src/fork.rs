@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// Forks that lie behind this process since the first one that is told of.
+/// Forks between the first process and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// Tells that this process is the child of a fork. To be called there before all else of this crate, wherever a process
