@@ -21,16 +21,25 @@ class CheckedToDeathError(Exception):
     """A grammar took more time, memory or stack than it may; the message says which."""
 
 
+class CheckerEndedError(Exception):
+    """Nothing is checked any more."""
+
+
 class Checker:
-    """Owns one process. For one thread at a time."""
+    """Owns one process. For one thread at a time, but for `end`."""
 
     def __init__(self, size: int, control_ids: list[int], end_token_id: int, *, seconds: float) -> None:
         self._vocabulary = vocabulary_message(size, control_ids, end_token_id)
         self._seconds = seconds
         self._process: subprocess.Popen[bytes] | None = None
+        self._starting = threading.Lock()
+        self._ended = False
 
     def check(self, text: str) -> str:
-        """Return what is wrong with a grammar, or an empty string. Raises `CheckedToDeathError`."""
+        """Return what is wrong with a grammar, or an empty string.
+
+        Raises `CheckedToDeathError`, and `CheckerEndedError` after `end`.
+        """
         process = self._running()
         late = threading.Event()
 
@@ -50,11 +59,19 @@ class Checker:
             self.close()
         if answer is not None:
             return answer.decode(errors="replace")
+        if self._ended:
+            raise CheckerEndedError
         if late.is_set():
             raise CheckedToDeathError(f"it takes longer than {self._seconds:g} s to compile")
         if process.returncode == _TOO_LONG:
             raise CheckedToDeathError(f"it takes more than {CHECK_PROCESSOR_SECONDS} s of processor time to compile")
         raise CheckedToDeathError("it nests too deeply, or takes too much memory to compile")
+
+    def end(self) -> None:
+        """End the process, a check that runs with it, and all checks to come. For any thread."""
+        with self._starting:
+            self._ended = True
+        self.close()
 
     def close(self) -> None:
         """End the process; the next check starts another."""
@@ -72,10 +89,14 @@ class Checker:
                 pass
 
     def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is not None and self._process.poll() is not None:
-            # It died while it had nothing to do, which says nothing of the next grammar.
-            self.close()
-        if self._process is None:
+        process = self._process
+        if process is not None and process.poll() is None:
+            return process
+        # It may have died while it had nothing to do, which says nothing of the next grammar.
+        self.close()
+        with self._starting:
+            if self._ended:
+                raise CheckerEndedError
             self._process = process = subprocess.Popen(
                 [sys.executable, "-m", _MODULE],
                 stdin=subprocess.PIPE,
@@ -85,15 +106,22 @@ class Checker:
                 # An interrupt at the terminal is for the server alone, which ends this process in its own time.
                 start_new_session=True,
             )
-            assert process.stdin is not None
+        assert process.stdin is not None
+        try:
             write_message(process.stdin, self._vocabulary)
-        return self._process
+        except (OSError, ValueError):
+            # Where it was ended meanwhile, its pipes are closed.
+            if self._ended:
+                raise CheckerEndedError from None
+            raise
+        return process
 
 
 def _ask(process: subprocess.Popen[bytes], text: str) -> bytes | None:
     assert process.stdin is not None and process.stdout is not None
     try:
         write_message(process.stdin, text.encode())
-    except OSError:
+        return read_message(process.stdout)
+    except (OSError, ValueError):
+        # It died, or was ended and its pipes closed.
         return None
-    return read_message(process.stdout)

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 from deepinfer.core import Vocabulary
 from deepinfer.errors import EngineError
-from deepinfer.structured.check import CheckedToDeathError, Checker
+from deepinfer.structured.check import CheckedToDeathError, Checker, CheckerEndedError
 from deepinfer.structured.guidance import CompiledGrammar, Guidance, refusal, too_complex
 from deepinfer.structured.limits import CHECK_SECONDS, MAX_TEXT_BYTES
 
@@ -46,6 +46,7 @@ class GrammarCompiler:
         self._lock = threading.Lock()
         self._cache: OrderedDict[str, Compiled] = OrderedDict()
         self._checkers: list[Checker] = []
+        self._closed = False
         self._own = threading.local()
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="deepinfer-grammar")
 
@@ -73,9 +74,10 @@ class GrammarCompiler:
         """End threads and processes."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         with self._lock:
+            self._closed = True
             checkers, self._checkers = self._checkers, []
         for checker in checkers:
-            checker.close()
+            checker.end()
 
     def _run(self, text: str, queued: float) -> CompiledGrammar:
         if time.monotonic() - queued > _QUEUE_SECONDS:
@@ -90,6 +92,8 @@ class GrammarCompiler:
             fault = self._checker().check(text)
         except CheckedToDeathError as error:
             raise too_complex(str(error)) from None
+        except CheckerEndedError:
+            raise EngineError("the engine is stopped", code="engine_stopped") from None
         except OSError as error:
             logger.exception("no process could be started to check a grammar")
             raise EngineError("grammars cannot be compiled here; the log says why", code="grammar_failed") from error
@@ -100,9 +104,12 @@ class GrammarCompiler:
     def _checker(self) -> Checker:
         checker: Checker | None = getattr(self._own, "checker", None)
         if checker is None:
-            self._own.checker = checker = self._new_checker()
+            checker = self._new_checker()
             with self._lock:
+                if self._closed:
+                    raise CheckerEndedError
                 self._checkers.append(checker)
+            self._own.checker = checker
         return checker
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from deepinfer.errors import EngineError
+from deepinfer.structured import check as check_module
 from deepinfer.structured import compiler as compiler_module
+from deepinfer.structured.check import Checker
 from deepinfer.structured.compiler import GrammarCompiler
 from deepinfer.structured.guidance import Guidance
 from deepinfer.structured.limits import MAX_TEXT_BYTES
@@ -225,6 +229,44 @@ def test_a_machine_that_starts_no_process_fails_the_request_only(monkeypatch: py
     monkeypatch.undo()
     assert fault_of(compiler, 'start: "a"') is None
     compiler.close()
+
+
+@pytest.mark.parametrize("moment", ["before there is a checker", "before its process", "while it checks"])
+def test_a_compiler_that_is_closed_leaves_no_process(moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    reached, go_on, processes = threading.Event(), threading.Event(), list[subprocess.Popen[bytes]]()
+    compiler = GrammarCompiler(small_vocabulary(), check_seconds=60)
+    new_checker, running, ask = compiler._new_checker, Checker._running, check_module._ask
+
+    def wait() -> None:
+        reached.set()
+        assert go_on.wait(20)
+
+    def late() -> Checker:
+        wait()
+        return new_checker()
+
+    def watched(checker: Checker) -> subprocess.Popen[bytes]:
+        if moment == "before its process":
+            wait()
+        processes.append(process := running(checker))
+        return process
+
+    def asking(process: subprocess.Popen[bytes], text: str) -> bytes | None:
+        reached.set()
+        return ask(process, text)
+
+    if moment == "before there is a checker":
+        monkeypatch.setattr(compiler, "_new_checker", late)
+    monkeypatch.setattr(Checker, "_running", watched)
+    monkeypatch.setattr(check_module, "_ask", asking)
+    compiled = compiler.compile("start: /" + "(a|b)?" * 30_000 + "/")
+    assert reached.wait(20)
+    compiler.close()
+    go_on.set()
+    fault = compiled.exception(20)
+    assert isinstance(fault, EngineError) and fault.code == "engine_stopped"
+    assert len(processes) == (moment == "while it checks")
+    assert all(process.returncode is not None for process in processes)
 
 
 def test_grammars_are_kept_by_content(compiler: GrammarCompiler) -> None:
