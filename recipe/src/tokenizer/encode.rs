@@ -35,6 +35,8 @@ pub(super) struct Desk {
     /// The tokens of the known words of a batch, and in front of which of them others are to be put.
     ids: [u32; BATCH * TOKENS],
     unknown: Vec<Unknown>,
+    /// Where texts end in the batch.
+    borders: Vec<Border>,
     /// Numbers and places of unknown words that are to be merged: those for narrow lanes, for wide ones, and for none.
     unmerged: [Vec<(usize, Range<usize>)>; 3],
     /// Numbers of unknown words, by a part of their hash; also of batches before.
@@ -52,6 +54,14 @@ struct Unknown {
     word: Range<usize>,
     /// How many tokens of known words are before it.
     before: usize,
+}
+
+/// Where a text ends: behind how many words, and how many of their tokens are known, and how many words are not.
+#[derive(Clone, Copy, Default)]
+struct Border {
+    words: usize,
+    filled: usize,
+    unknown: usize,
 }
 
 impl Unknown {
@@ -78,6 +88,7 @@ impl Desk {
             keys: [Key::default(); BATCH],
             ids: [0; BATCH * TOKENS],
             unknown: Vec::with_capacity(BATCH),
+            borders: Vec::new(),
             unmerged: Default::default(),
             recent: [0; RECENT],
             repeated: Vec::new(),
@@ -86,10 +97,11 @@ impl Desk {
         }
     }
 
-    /// Finds the tokens of the first `count` words, which begin at `start`, as far as they are known, and lists the other
-    /// words. How many tokens are known.
-    fn look_up(&mut self, text: &[u8], start: usize, count: usize) -> usize {
+    /// Finds the tokens of the words up to the last border, the first of which begins at `start`, as far as they are known, and
+    /// lists the other words.
+    fn look_up(&mut self, text: &[u8], start: usize) {
         let known = self.known.view();
+        let count = self.borders.last().map_or(0, |border| border.words);
         let mut word_start = start;
         for (key, &end) in self.keys.iter_mut().zip(&self.ends).take(count) {
             *key = Key::new(text.get(word_start..).unwrap_or_default(), end - word_start);
@@ -97,19 +109,23 @@ impl Desk {
             word_start = end;
         }
         self.unknown.clear();
-        let (mut word_start, mut filled) = (start, 0);
-        for (&key, &end) in self.keys.iter().zip(&self.ends).take(count) {
-            if let Some((tokens, length)) = known.find(key)
-                && let Some(target) = self.ids.get_mut(filled..filled + TOKENS)
-            {
-                target.copy_from_slice(&tokens);
-                filled += length;
-            } else {
-                self.unknown.push(Unknown { key, word: word_start..end, before: filled });
+        let (mut word_start, mut filled, mut first) = (start, 0, 0);
+        for border in &mut self.borders {
+            let words = std::mem::replace(&mut first, border.words)..border.words;
+            let (keys, ends) = (self.keys.get(words.clone()).unwrap_or_default(), self.ends.get(words));
+            for (&key, &end) in keys.iter().zip(ends.unwrap_or_default()) {
+                if let Some((tokens, length)) = known.find(key)
+                    && let Some(target) = self.ids.get_mut(filled..filled + TOKENS)
+                {
+                    target.copy_from_slice(&tokens);
+                    filled += length;
+                } else {
+                    self.unknown.push(Unknown { key, word: word_start..end, before: filled });
+                }
+                word_start = end;
             }
-            word_start = end;
+            (border.filled, border.unknown) = (filled, self.unknown.len());
         }
-        filled
     }
 }
 
@@ -125,20 +141,51 @@ impl Vocabulary {
         result
     }
 
-    /// Appends the ids of `text`.
-    pub(super) fn encode(&self, desk: &mut Desk, text: &str, out: &mut Vec<u32>) {
-        let mut pre_tokens = PreTokens::new(text);
-        let text = text.as_bytes();
-        loop {
-            let start = pre_tokens.position();
-            let count = pre_tokens.fill(&self.cuts, &mut desk.ends);
-            if count == 0 {
-                break;
+    /// Appends the ids of texts, which stand one behind the other in `text` and end at `ends`, and hands over how many ids
+    /// there are at the end of each.
+    pub(super) fn encode(
+        &self,
+        desk: &mut Desk,
+        text: &str,
+        ends: &[usize],
+        out: &mut Vec<u32>,
+        mut ended: impl FnMut(usize),
+    ) {
+        let (mut batch, mut start, mut words) = (0, 0, 0);
+        desk.borders.clear();
+        for &end in ends {
+            let mut pre_tokens = PreTokens::within(text, start..end);
+            loop {
+                words += pre_tokens.fill(&self.cuts, desk.ends.get_mut(words..).unwrap_or_default());
+                if pre_tokens.position() == end {
+                    break;
+                }
+                self.encode_batch(desk, text, batch, words, out, &mut ended);
+                (batch, words) = (pre_tokens.position(), 0);
             }
-            let filled = desk.look_up(text, start, count);
-            self.find_unknown(text, desk);
-            desk.write(filled, out);
+            start = end;
+            desk.borders.push(Border { words, ..Border::default() });
         }
+        self.encode_batch(desk, text, batch, words, out, &mut ended);
+    }
+
+    /// Appends the ids of so many words, the first of which begins at `start`.
+    #[inline]
+    fn encode_batch(
+        &self,
+        desk: &mut Desk,
+        text: &str,
+        start: usize,
+        words: usize,
+        out: &mut Vec<u32>,
+        ended: impl FnMut(usize),
+    ) {
+        let text = text.as_bytes();
+        desk.borders.push(Border { words, ..Border::default() });
+        desk.look_up(text, start);
+        self.find_unknown(text, desk);
+        desk.write(out, ended);
+        desk.borders.clear();
     }
 
     /// Finds the tokens of words that are not known, and notes them.
@@ -207,14 +254,22 @@ fn first_alike(number: usize, unknown: &[Unknown], recent: &mut [u16; RECENT], t
 }
 
 impl Desk {
-    /// Appends the tokens of all words, of which `filled` are those of known ones.
-    fn write(&self, filled: usize, out: &mut Vec<u32>) {
-        let mut written = 0;
-        for (unknown, range) in self.unknown.iter().zip(&self.found_ranges) {
-            out.extend_from_slice(self.ids.get(written..unknown.before).unwrap_or_default());
-            out.extend_from_slice(self.found.get(range.clone()).unwrap_or_default());
-            written = unknown.before;
+    /// Appends the tokens of all words, and hands over how many ids there are at each border but the last.
+    fn write(&self, out: &mut Vec<u32>, mut ended: impl FnMut(usize)) {
+        let mut all = self.unknown.iter().zip(&self.found_ranges);
+        let (mut written, mut first) = (0, 0);
+        for (number, border) in self.borders.iter().enumerate() {
+            if number > 0 {
+                ended(out.len());
+            }
+            let count = border.unknown - std::mem::replace(&mut first, border.unknown);
+            for (unknown, range) in all.by_ref().take(count) {
+                out.extend_from_slice(self.ids.get(written..unknown.before).unwrap_or_default());
+                out.extend_from_slice(self.found.get(range.clone()).unwrap_or_default());
+                written = unknown.before;
+            }
+            out.extend_from_slice(self.ids.get(written..border.filled).unwrap_or_default());
+            written = border.filled;
         }
-        out.extend_from_slice(self.ids.get(written..filled).unwrap_or_default());
     }
 }

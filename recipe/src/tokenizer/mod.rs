@@ -20,6 +20,7 @@ mod lanes;
 mod line;
 mod load;
 mod long;
+mod markup;
 mod pairs;
 mod parallel;
 mod piecewise;

@@ -12,6 +12,8 @@
 //! one: a character on the far side of a border classifies as [`BORDER`], the same as the end of the text. No
 //! alternative looks behind, so a position is all the state there is.
 
+use std::ops::Range;
+
 use super::blocks::{self, BLOCK};
 use super::character_classes::{HAN_OR_KANA, LETTER, MARK, NEWLINE, NUMBER, OTHER, PUNCTUATION, SPACE, class_of};
 use super::cuts::{Cuts, runs};
@@ -35,6 +37,11 @@ impl<'text> PreTokens<'text> {
     /// Pre-tokens of `text`.
     pub(super) fn new(text: &'text str) -> Self {
         Self { bytes: text.as_bytes(), position: 0 }
+    }
+
+    /// Pre-tokens of a part of `text`, as if nothing were around it. Positions are those of the whole text.
+    pub(super) fn within(text: &'text str, part: Range<usize>) -> Self {
+        Self { bytes: text.as_bytes().get(..part.end).unwrap_or_default(), position: part.start }
     }
 
     #[inline]
@@ -214,12 +221,12 @@ impl PreTokens<'_> {
         self.position
     }
 
-    /// Writes where the next pre-tokens end: none at the end of the text only, and else as many as there is room for, or
-    /// up to [`BLOCK`] fewer.
+    /// Writes where the next pre-tokens end: all up to the end of the text, or as many as there is room for, or up to
+    /// [`BLOCK`] fewer. How many those are.
     #[inline]
-    pub(super) fn fill<const ROOM: usize>(&mut self, cuts: &Cuts, ends: &mut [usize; ROOM]) -> usize {
+    pub(super) fn fill(&mut self, cuts: &Cuts, ends: &mut [usize]) -> usize {
         let mut count = 0;
-        while count + BLOCK <= ROOM {
+        while count + BLOCK <= ends.len() {
             if let Some(block) = self.bytes.get(self.position..).and_then(<[u8]>::first_chunk::<BLOCK>)
                 && block.first_chunk::<8>().is_some_and(|first| u64::from_le_bytes(*first) & WIDE == 0)
             {

@@ -42,9 +42,9 @@ pub struct RangeCache {
 struct Count(AtomicU64, AtomicU64);
 
 impl Count {
-    fn add(&self, text: Woven<'_>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        self.1.fetch_add(text.len() as u64, Ordering::Relaxed);
+    fn add(&self, ranges: u64, bytes: u64) {
+        self.0.fetch_add(ranges, Ordering::Relaxed);
+        self.1.fetch_add(bytes, Ordering::Relaxed);
     }
 
     fn get(&self) -> (u64, u64) {
@@ -69,8 +69,8 @@ pub struct RangeCacheStatistics {
     pub bound: usize,
 }
 
-/// The ids of ranges.
-type Generation = HashMap<Fingerprint, Range, BuildHasherDefault<Ends>>;
+/// Whatever is known of ranges.
+type Ranges<T> = HashMap<Fingerprint, T, BuildHasherDefault<Ends>>;
 
 /// The ends of a fingerprint: the lower half of one hash, and the upper half of the other. Texts that differ in a byte may
 /// share one of them.
@@ -90,41 +90,44 @@ impl Hasher for Ends {
 
 #[derive(Default)]
 struct State {
-    younger: Generation,
-    older: Generation,
+    younger: Ranges<Known>,
+    older: Ranges<Known>,
     younger_bytes: usize,
     older_bytes: usize,
 }
 
 /// The ids of a range.
 #[derive(Clone)]
-struct Range(Arc<[u32]>);
+pub(super) struct Known(Arc<[u32]>);
 
-impl Range {
+impl Known {
+    pub(super) fn ids(&self) -> &[u32] {
+        &self.0
+    }
+
     fn bytes(&self) -> usize {
-        size_of_val::<[u32]>(&self.0) + OVERHEAD
+        size_of_val(self.ids()) + OVERHEAD
     }
 
-    fn prefetch(&self, lines: usize) {
-        for line in 0..lines {
-            prefetch(&self.0, line * LINE);
-        }
-    }
-}
-
-/// What is known of a text.
-pub(super) struct Looked {
-    fingerprint: Fingerprint,
-    range: Option<Range>,
-}
-
-impl Looked {
     /// Asks for the memory that is needed first.
     pub(super) fn prefetch(&self) {
-        if let Some(range) = &self.range {
-            range.prefetch(AHEAD);
+        self.prefetch_lines(AHEAD);
+    }
+
+    fn prefetch_lines(&self, lines: usize) {
+        for line in 0..lines {
+            prefetch(self.ids(), line * LINE);
         }
     }
+}
+
+/// What is known of a text among others.
+pub(super) enum Looked {
+    Known(Known),
+    /// Nothing; so many bytes.
+    New(Fingerprint, usize),
+    /// Nothing, and it is like the one at this place, which is the first of its kind.
+    Again(usize),
 }
 
 impl RangeCache {
@@ -143,55 +146,66 @@ impl RangeCache {
 
     /// Looks for texts that are to be encoded one after the other. None of them is shorter than [`SHORTEST`].
     pub(super) fn look_up<'t>(&self, texts: impl Iterator<Item = Woven<'t>>) -> Vec<Looked> {
-        let new = |text| Looked { fingerprint: self.keys.fingerprint(text), range: None };
-        let mut all: Vec<Looked> = texts.map(new).collect();
-        let Some(mut state) = self.state.hold() else { return all };
-        for range in all.iter().filter_map(|looked| state.get(looked.fingerprint)) {
-            range.prefetch(1);
+        let mut all_bytes = 0;
+        let new = |text: Woven<'_>| {
+            all_bytes += text.len() as u64;
+            Looked::New(self.keys.fingerprint(text), text.len())
+        };
+        let mut all: Vec<_> = texts.map(new).collect();
+        self.find(&mut all);
+        let (mut firsts, mut misses, mut missed_bytes) = (Ranges::default(), 0, 0);
+        for (place, looked) in all.iter_mut().enumerate() {
+            let Looked::New(fingerprint, bytes) = *looked else { continue };
+            let first = *firsts.entry(fingerprint).or_insert(place);
+            if first == place {
+                (misses, missed_bytes) = (misses + 1, missed_bytes + bytes as u64);
+            } else {
+                *looked = Looked::Again(first);
+            }
         }
-        for looked in &mut all {
-            looked.range = state.touch(looked.fingerprint, self.bound);
-        }
+        self.misses.add(misses, missed_bytes);
+        self.hits.add(all.len() as u64 - misses, all_bytes - missed_bytes);
         all
     }
 
-    /// Appends the ids of `text`, those that are known or those that `encode` appends.
-    pub(super) fn encode(
-        &self,
-        text: Woven<'_>,
-        looked: Option<Looked>,
-        out: &mut Vec<u32>,
-        encode: impl FnOnce(&mut Vec<u32>),
-    ) {
-        if text.len() < SHORTEST {
-            return encode(out);
+    /// Finds the ids that are known.
+    fn find(&self, all: &mut [Looked]) {
+        let Some(mut state) = self.state.hold() else { return };
+        for looked in &*all {
+            if let Looked::New(fingerprint, _) = looked
+                && let Some(known) = state.get(*fingerprint)
+            {
+                known.prefetch_lines(1);
+            }
         }
-        let looked = looked.unwrap_or_else(|| Looked { fingerprint: self.keys.fingerprint(text), range: None });
-        // What was not known before may be known by now, if it comes twice.
-        let range = looked.range.or_else(|| self.state.hold()?.touch(looked.fingerprint, self.bound));
-        if let Some(Range(ids)) = range {
-            self.hits.add(text);
-            return out.extend_from_slice(&ids);
+        for looked in all {
+            if let Looked::New(fingerprint, _) = *looked
+                && let Some(known) = state.touch(fingerprint, self.bound)
+            {
+                *looked = Looked::Known(known);
+            }
         }
-        self.misses.add(text);
-        let before = out.len();
-        encode(out);
-        let range = Range(out.get(before..).unwrap_or_default().into());
-        if range.bytes() <= self.bound / 2
-            && let Some(mut state) = self.state.hold()
-        {
-            state.keep(looked.fingerprint, range, self.bound);
+    }
+
+    /// Keeps the ids of ranges, but for those that take more than half of the bound.
+    pub(super) fn keep<'ids>(&self, new: impl Iterator<Item = (Fingerprint, &'ids [u32])>) {
+        let new = new.map(|(fingerprint, ids)| (fingerprint, Known(ids.into())));
+        let new: Vec<_> = new.filter(|(_, known)| known.bytes() <= self.bound / 2).collect();
+        if let Some(mut state) = self.state.hold() {
+            for (fingerprint, known) in new {
+                state.keep(fingerprint, known, self.bound);
+            }
         }
     }
 }
 
 impl State {
-    fn get(&self, fingerprint: Fingerprint) -> Option<&Range> {
+    fn get(&self, fingerprint: Fingerprint) -> Option<&Known> {
         self.younger.get(&fingerprint).or_else(|| self.older.get(&fingerprint))
     }
 
     /// A range, which is one of the younger ones from now on.
-    fn touch(&mut self, fingerprint: Fingerprint, bound: usize) -> Option<Range> {
+    fn touch(&mut self, fingerprint: Fingerprint, bound: usize) -> Option<Known> {
         if let Some(range) = self.younger.get(&fingerprint) {
             return Some(range.clone());
         }
@@ -201,7 +215,7 @@ impl State {
         Some(range)
     }
 
-    fn keep(&mut self, fingerprint: Fingerprint, range: Range, bound: usize) {
+    fn keep(&mut self, fingerprint: Fingerprint, range: Known, bound: usize) {
         if self.younger_bytes + range.bytes() > bound / 2 {
             self.older = std::mem::take(&mut self.younger);
             self.older_bytes = std::mem::take(&mut self.younger_bytes);
@@ -215,61 +229,55 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::RangeCache;
+    use super::{Looked, RangeCache};
     use crate::tokenizer::Woven;
 
-    fn encode(cache: &RangeCache, text: &str) -> (Vec<u32>, bool) {
-        let (mut ids, mut encoded) = (vec![7], false);
-        cache.encode(text.into(), None, &mut ids, |out| {
-            encoded = true;
-            out.extend(text.bytes().map(u32::from));
-        });
-        assert_eq!(ids[1..], text.bytes().map(u32::from).collect::<Vec<_>>());
-        (ids, encoded)
+    /// Looks for texts as a prompt has them and keeps those that are new, each byte an id. For each text the place of the
+    /// one that it is like, if its ids are not known.
+    fn look_up(cache: &RangeCache, texts: &[&str]) -> Vec<Option<usize>> {
+        let looked = cache.look_up(texts.iter().map(|&text| Woven::from(text)));
+        let ids = |text: &str| text.bytes().map(u32::from).collect::<Vec<_>>();
+        let mut firsts = Vec::new();
+        for (place, (looked, text)) in looked.into_iter().zip(texts).enumerate() {
+            firsts.push(match looked {
+                Looked::Known(known) => {
+                    assert_eq!(known.ids(), ids(text));
+                    None
+                }
+                Looked::Again(first) => Some(first),
+                Looked::New(fingerprint, _) => {
+                    cache.keep([(fingerprint, &*ids(text))].into_iter());
+                    Some(place)
+                }
+            });
+        }
+        firsts
+    }
+
+    fn is_known(cache: &RangeCache, text: &str) -> bool {
+        look_up(cache, &[text]) == [None]
     }
 
     #[test]
-    fn known_ranges_are_not_encoded_again() {
+    fn known_ranges_are_found() {
         let cache = RangeCache::new(1 << 20);
         let text = "a".repeat(300);
-        assert!(encode(&cache, &text).1);
-        assert!(!encode(&cache, &text).1);
-        assert!(encode(&cache, &text[1..]).1);
+        assert!(!is_known(&cache, &text) && is_known(&cache, &text) && !is_known(&cache, &text[1..]));
         let statistics = cache.statistics();
         assert_eq!((statistics.hits, statistics.misses), (1, 2));
         assert_eq!((statistics.hit_bytes, statistics.missed_bytes), (300, 599));
     }
 
     #[test]
-    fn ranges_may_be_looked_for_together() {
+    fn what_comes_twice_among_the_same_is_new_once() {
         let cache = RangeCache::new(1 << 20);
-        let texts = [300, 301, 302, 303].map(|length| "a".repeat(length));
-        let encode = |text: &str, looked, is_known: bool| {
-            let (mut ids, mut encoded) = (Vec::new(), false);
-            cache.encode(text.into(), Some(looked), &mut ids, |out| {
-                encoded = true;
-                out.extend(text.bytes().map(u32::from));
-            });
-            assert_eq!(ids, text.bytes().map(u32::from).collect::<Vec<_>>());
-            assert_eq!(encoded, !is_known);
-        };
-        for is_known in [false, true] {
-            let looked = cache.look_up(texts.iter().map(|text| text.as_str().into()));
-            texts.iter().zip(looked).for_each(|(text, looked)| encode(text, looked, is_known));
-        }
-        // A text that comes twice is found although it was not there when both were looked for.
-        let twice = "b".repeat(300);
-        let looked = cache.look_up([&*twice, &*twice].into_iter().map(Woven::from));
-        [false, true].into_iter().zip(looked).for_each(|(is_known, looked)| encode(&twice, looked, is_known));
+        let [one, two, known] = ["a", "b", "c"].map(|letter| letter.repeat(300));
+        assert!(!is_known(&cache, &known));
+        let places = look_up(&cache, &[&one, &known, &two, &one, &two, &known]);
+        assert_eq!(places, [Some(0), None, Some(2), Some(0), Some(2), None]);
         let statistics = cache.statistics();
-        assert_eq!((statistics.hits, statistics.misses), (5, 5));
-    }
-
-    #[test]
-    fn short_ranges_are_left_out() {
-        let cache = RangeCache::new(1 << 20);
-        assert!(encode(&cache, "short").1 && encode(&cache, "short").1);
-        assert_eq!(cache.statistics().misses, 0);
+        assert_eq!((statistics.hits, statistics.misses), (4, 3));
+        assert_eq!(look_up(&cache, &[&two, &one]), [None, None]);
     }
 
     #[test]
@@ -278,8 +286,8 @@ mod tests {
         let text = "a".repeat(300);
         let _held = cache.state.hold();
         cache.state.leave_behind();
-        assert!(encode(&cache, &text).1 && encode(&cache, &text).1);
-        assert_eq!(cache.look_up([text.as_str().into()].into_iter()).len(), 1);
+        assert!(!is_known(&cache, &text) && !is_known(&cache, &text));
+        assert_eq!(look_up(&cache, &[&text, &text]), [Some(0), Some(0)]);
         assert_eq!(cache.statistics().held_bytes, 0);
     }
 
@@ -288,11 +296,11 @@ mod tests {
         let cache = RangeCache::new(64 << 10);
         let used = "used ".repeat(100);
         for number in 0..1000 {
-            encode(&cache, &format!("{number} {}", "x".repeat(500)));
-            assert_eq!(encode(&cache, &used).1, number == 0, "{number}");
+            is_known(&cache, &format!("{number} {}", "x".repeat(500)));
+            assert_eq!(is_known(&cache, &used), number > 0, "{number}");
             assert!(cache.statistics().held_bytes <= 64 << 10);
         }
-        assert!(encode(&cache, &"y".repeat(64 << 10)).1);
-        assert!(encode(&cache, &"y".repeat(64 << 10)).1, "larger than half of the bound");
+        let large = "y".repeat(64 << 10);
+        assert!(!is_known(&cache, &large) && !is_known(&cache, &large), "larger than half of the bound");
     }
 }

@@ -50,11 +50,4 @@ impl<'text> Woven<'text> {
         let inserted = self.inserts.iter().map(|insert| insert.after).sum();
         around.chain([self.own.get(inserted..).unwrap_or_default()])
     }
-
-    /// The whole text, put into `room`.
-    pub(crate) fn whole(self, room: &mut String) -> &str {
-        room.clear();
-        self.pieces().for_each(|piece| room.push_str(piece));
-        room
-    }
 }
