@@ -3,7 +3,8 @@
 //! Words are cut in batches. Of each the desk's table is asked for the memory of all words before the first is looked up,
 //! as most of the time would otherwise be spent waiting for it. Words that are not there are merged side by side, for the
 //! same reason, and noted there; then all tokens are copied from it, word by word. Words that are tokens are there from the
-//! beginning. A new word often comes again at once, so of those that are alike in a batch only the first is merged.
+//! beginning. A new word often comes again at once, so of those that are alike in a batch only the first is merged. Short
+//! texts share a batch, in which no word reaches from one into the next.
 //!
 //! Owns: the order of these steps, and the [`Desk`] of a thread. Must not know: added tokens.
 //! Cost: see `pretokenize`, `known`, `words`, `lanes` and `long`; a desk has five megabytes, and takes some three

@@ -17,7 +17,7 @@ use super::{Tokenizer, Vocabulary};
 
 /// Bytes of text that are encoded together.
 const TOGETHER: usize = 32 << 10;
-/// Longer texts that are whole are encoded where they lie, each on its own.
+/// Longer texts are encoded each on its own, those that are whole where they lie.
 const ALONE: usize = 8 << 10;
 
 /// A part of what is to be encoded, and the id behind it, if one is known.
@@ -149,24 +149,29 @@ impl<'work, 'text> Writer<'work, 'text> {
     fn encode(&mut self, text: Woven<'text>, fingerprint: Option<Fingerprint>) {
         self.texts += 1;
         // Markup begins no waiting: all that is known behind it would have to wait too.
-        let is_alone = |text: &&str| text.len() > ALONE || text.len() < SHORTEST && self.parts.is_empty();
-        match text.plain().filter(is_alone) {
-            Some(text) => {
-                self.encode_waiting();
-                let start = self.out.len();
-                self.vocabulary.encode(self.desk, text, &[text.len()], self.out, |_| ());
-                self.places.push(start..self.out.len());
-                self.keep(fingerprint.map(|fingerprint| (fingerprint, start..self.out.len())));
-            }
-            None => {
-                text.pieces().for_each(|piece| self.waiting.push_str(piece));
-                self.ends.push(self.waiting.len());
-                self.parts.push(Part::Text(fingerprint));
-                if self.waiting.len() >= TOGETHER {
-                    self.encode_waiting();
-                }
-            }
+        if text.len() > ALONE || text.len() < SHORTEST && self.parts.is_empty() {
+            self.encode_waiting();
+            return self.encode_alone(text, fingerprint);
         }
+        text.pieces().for_each(|piece| self.waiting.push_str(piece));
+        self.ends.push(self.waiting.len());
+        self.parts.push(Part::Text(fingerprint));
+        if self.waiting.len() >= TOGETHER {
+            self.encode_waiting();
+        }
+    }
+
+    /// Appends the ids of a text while none waits.
+    fn encode_alone(&mut self, text: Woven<'text>, fingerprint: Option<Fingerprint>) {
+        let whole = text.plain().unwrap_or_else(|| {
+            text.pieces().for_each(|piece| self.waiting.push_str(piece));
+            &self.waiting
+        });
+        let start = self.out.len();
+        self.vocabulary.encode(self.desk, whole, &[whole.len()], self.out, |_| ());
+        self.places.push(start..self.out.len());
+        self.keep(fingerprint.map(|fingerprint| (fingerprint, start..self.out.len())));
+        self.waiting.clear();
     }
 
     /// Encodes the texts that wait, and appends all parts.

@@ -29,9 +29,13 @@ impl<'text> Woven<'text> {
         Self { own, inserts }
     }
 
-    /// The text, if it has no inserts.
+    /// The text, if it is in one piece.
     pub(crate) fn plain(self) -> Option<&'text str> {
-        self.inserts.is_empty().then_some(self.own)
+        match (self.own, self.inserts) {
+            (own, []) => Some(own),
+            ("", [only]) => Some(only.text),
+            _ => None,
+        }
     }
 
     /// Bytes of all pieces.
