@@ -68,7 +68,7 @@ pub(super) fn encode<'text>(
             Stretch::Ids(ids, _) => writer.put(Part::Ids(ids)),
             Stretch::Text(text, _) if text.len() == 0 => (),
             Stretch::Text(text, _) if text.len() < SHORTEST => {
-                match text.plain().and_then(|text| markup.number(text, writer.texts)) {
+                match text.plain().and_then(|text| markup.number(text, writer.texts())) {
                     Some(number) => writer.put(Part::Again(number)),
                     None => writer.encode(text, None),
                 }
@@ -78,7 +78,7 @@ pub(super) fn encode<'text>(
                 if let Some(Looked::Known(next)) = looked.peek() {
                     next.prefetch();
                 }
-                long_numbers.push(writer.texts);
+                long_numbers.push(writer.texts());
                 match found {
                     Some(Looked::Known(known)) => writer.put(Part::Known(known)),
                     Some(Looked::Again(place)) => {
@@ -114,8 +114,7 @@ struct Writer<'work, 'text> {
     cache: Option<&'work RangeCache>,
     desk: &'work mut Desk,
     out: &'work mut Vec<u32>,
-    /// How many texts there were to encode, and where the ids of those are that do not wait.
-    texts: usize,
+    /// Where the ids of the texts are that do not wait, by number.
     places: Vec<Range<usize>>,
     /// The texts that wait, where each ends, and all parts from the first of them on.
     waiting: String,
@@ -133,7 +132,12 @@ impl<'work, 'text> Writer<'work, 'text> {
         out: &'work mut Vec<u32>,
     ) -> Self {
         let (places, waiting, ends) = (Vec::new(), String::new(), Vec::new());
-        Self { vocabulary, cache, desk, out, texts: 0, places, waiting, ends, parts: Vec::new(), ids: Vec::new() }
+        Self { vocabulary, cache, desk, out, places, waiting, ends, parts: Vec::new(), ids: Vec::new() }
+    }
+
+    /// How many texts there were to encode: the number of the next one.
+    fn texts(&self) -> usize {
+        self.places.len() + self.ends.len()
     }
 
     /// Appends ids, as soon as it is their turn.
@@ -147,7 +151,6 @@ impl<'work, 'text> Writer<'work, 'text> {
 
     /// Appends the ids of a text, as soon as it is their turn.
     fn encode(&mut self, text: Woven<'text>, fingerprint: Option<Fingerprint>) {
-        self.texts += 1;
         // Markup begins no waiting: all that is known behind it would have to wait too.
         if text.len() > ALONE || text.len() < SHORTEST && self.parts.is_empty() {
             self.encode_waiting();
